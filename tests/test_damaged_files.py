@@ -64,7 +64,7 @@ PLANTED = {
         "_checked_header",
         lambda *_: np.empty(min(1 << 40, sys.maxsize), np.uint8),
     ),
-    "a line less": (WRONG, "jsonl", jsonl.JsonlSource, "__len__", lambda it: it._first[-1] // 2),
+    "a line less": (WRONG, "jsonl", jsonl.JsonlSource, "__len__", lambda it: it._firsts[-1] // 2),
 }
 
 

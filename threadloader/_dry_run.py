@@ -56,24 +56,6 @@ def examined(report: Report, arguments: argparse.Namespace, said: list[str]) -> 
     return PROBLEM if problems else GOOD
 
 
-def tried(
-    report: Report, arguments: argparse.Namespace, given: Mapping[str, Any]
-) -> tuple[list[Problem], list[str]]:
-    """Tries out a config that `read` has given.
-
-    ``given``, as `code_of` gives it, is tried in the place of what the config says. A part that the
-    command line names and ``given`` lacks is not tried, and neither is the option it replaces.
-
-    Returns:
-        All that is wrong, which is nothing only where there is a config; what to say about a batch.
-
-    Raises:
-        UsageError: as of `given_by`, for a source in code.
-    """
-    with telling():
-        return _try_out(report, arguments, given)
-
-
 def read(arguments: argparse.Namespace, err: list[str]) -> Report | None:
     """Reads the config; None, and what is wrong in ``err``, if it cannot be read or named so."""
     name = arguments.config
@@ -93,17 +75,24 @@ def read(arguments: argparse.Namespace, err: list[str]) -> Report | None:
     return None
 
 
-def _try_out(
+@telling()
+def tried(
     report: Report, arguments: argparse.Namespace, given: Mapping[str, Any]
 ) -> tuple[list[Problem], list[str]]:
-    """Does what ``with Loader(...)`` does, as far as the problems of the config let it.
+    """Does what ``with Loader(...)`` does, as far as the problems of a config let it.
+
+    ``given``, as `code_of` gives it, is tried in the place of what the config says. A part that the
+    command line names and ``given`` lacks is not tried, and neither is the option it replaces.
 
     The source is opened whatever else is wrong; if it does not open, what needs none is tried;
     and right options are tried beside wrong ones: so all problems come at once. The source is
     opened once, and the loader is given what is open.
 
     Returns:
-        All problems, and what to say about a batch.
+        All that is wrong, which is nothing only where there is a config; what to say about a batch.
+
+    Raises:
+        UsageError: as of `given_by`, for a source in code.
     """
     problems = list(report.problems)
     lines: list[str] = []
@@ -165,10 +154,10 @@ class _Parts(NamedTuple):
         """The loader; where there is no source, one that needs none."""
         if self.given["source"] is not None:
             return based(Loader(config, **self.given), self.base, opened=self.ours)
-        tried, length = without_source(config, self.base)
+        config, length = without_source(config, self.base)
         # The sampler in code would be asked for an order of what is not there.
         given = {**self.given, "source": range(length), "sampler": None}
-        return based(Loader(tried, **given), self.base)
+        return based(Loader(config, **given), self.base)
 
 
 def _right_part(report: Report) -> LoaderConfig | None:

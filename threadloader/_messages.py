@@ -26,7 +26,6 @@ __all__ = [
     "line",
     "located",
     "problem_lines",
-    "problems_of",
     "telling",
     "texts",
     "with_cause",
@@ -114,16 +113,11 @@ def texts(value: Any, at: str = "") -> Iterator[tuple[str, str]]:
             yield from texts(part, at + pointer([name]))
 
 
-def located(report: Report, error: BaseException, pointer: str, expected: str) -> list[Problem]:
-    """The problems of an error of the loader, in the whole document."""
-    return [report.locate(problem) for problem in problems_of(error, pointer, expected)]
-
-
-def problems_of(error: BaseException, pointer: str, expected: str) -> tuple[Problem, ...]:
-    """What an error of the loader tells; at a pointer where it does not know one itself."""
+def located(report: Report, error: BaseException, place: str, expected: str) -> list[Problem]:
+    """What an error of the loader tells, in the whole document; at a place if it knows none."""
     if isinstance(error, ConfigError):
-        return error.problems
-    return (Problem(pointer, expected, with_cause(error)),)
+        return [report.locate(problem) for problem in error.problems]
+    return [report.locate(Problem(place, expected, with_cause(error)))]
 
 
 def with_cause(error: BaseException) -> str:

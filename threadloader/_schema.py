@@ -83,26 +83,25 @@ class Schema:
         kinds = schema.get("type", [])
         self._kinds = [kinds] if isinstance(kinds, str) else kinds
         self._words = [schema["const"]] if "const" in schema else schema.get("enum", [])
-        self._bounds = schema
+        self._schema = schema
         self._default = schema.get("default", _NO_DEFAULT)
-        self._closed = "additionalProperties" in schema
 
     @cached_property
     def _items(self) -> Schema | None:
-        return Schema(self._bounds["items"]) if "items" in self._bounds else None
+        return Schema(self._schema["items"]) if "items" in self._schema else None
 
     @cached_property
     def _branches(self) -> list[Schema]:
-        return [Schema(branch) for branch in self._bounds.get("anyOf", [])]
+        return [Schema(branch) for branch in self._schema.get("anyOf", [])]
 
     @cached_property
     def properties(self) -> dict[str, Schema]:
         """The schema of each named property."""
-        return {name: Schema(child) for name, child in self._bounds.get("properties", {}).items()}
+        return {name: Schema(child) for name, child in self._schema.get("properties", {}).items()}
 
     @cached_property
     def _others(self) -> Schema | None:
-        others = self._bounds.get("additionalProperties", False)
+        others = self._schema.get("additionalProperties", False)
         return None if others is False else Schema(others)
 
     def check(self, value: object) -> list[Mismatch]:
@@ -166,7 +165,7 @@ class Schema:
 
     def _fits(self, value: Any) -> bool:
         """Whether the value is right as far as one sees without looking into it."""
-        kind, bounds = _kind(value), self._bounds
+        kind, bounds = _kind(value), self._schema
         if self._kinds and not _is_one_of(kind, self._kinds):
             return False
         if self._words and not any(_same(value, word) for word in self._words):
@@ -209,7 +208,7 @@ class Schema:
 
     def _walk_items(self, value: list[Any], path: Place) -> Iterator[Mismatch]:
         seen = set()
-        items, unique = self._items, self._bounds.get("uniqueItems")
+        items, unique = self._items, self._schema.get("uniqueItems")
         for number, item in enumerate(value):
             # Most items of a long list are right, and have nothing inside.
             if items and not (items._flat and items._fits(item)):
@@ -222,10 +221,10 @@ class Schema:
                 seen.add(key)
 
     def _walk_object(self, value: dict[str, Any], path: Place) -> Iterator[Mismatch]:
-        for name in self._bounds.get("required", ()):
+        for name in self._schema.get("required", ()):
             if name not in value:
                 yield Mismatch(path, f"the key {show(name)}", "an object without it")
-        for name, others in self._bounds.get("dependentRequired", {}).items():
+        for name, others in self._schema.get("dependentRequired", {}).items():
             for other in others if name in value else ():
                 if other not in value:
                     expected = f"the key {show(other)} beside {show(name)}"
@@ -234,7 +233,7 @@ class Schema:
             child = self.properties.get(name, self._others)
             if child:
                 yield from child._walk(item, (*path, name))
-            elif self._closed:
+            elif self._schema.get("additionalProperties") is False:
                 known = tuple(self.properties)
                 yield Mismatch((*path, name), "a known key", show(name), known, at_key=True)
 
@@ -246,7 +245,7 @@ class Schema:
             return words if len(self._words) == 1 else f"one of {words}"
         if self._branches:
             return " or ".join(dict.fromkeys(branch._expected for branch in self._branches))
-        bounds, phrases = self._bounds, []
+        bounds, phrases = self._schema, []
         for kind in self._kinds:
             phrase = _TYPES[kind]
             least = bounds.get(_LEAST.get(kind, ""), 0)

@@ -18,8 +18,7 @@ from ._messages import GOOD, PROBLEM, USAGE, counted, from_source, located, prob
 from .config import NO_SOURCE, Base, LoaderConfig
 from .errors import ConfigError, Problem, from_signal
 from .loader import Samplings, deal_of, length_of, open_configured
-from .order import LONGEST, Deal
-from .samplers import EpochOrder
+from .order import LONGEST, Deal, EpochOrder
 
 __all__ = ["add_command"]
 
@@ -73,13 +72,13 @@ def add_command(commands: Any) -> None:
 def _up_to(most: int) -> Callable[[str], int]:
     """Give a function that reads an integer from 0 to `most`, which has at most 20 digits."""
 
-    def read(text: str) -> int:
+    def parsed(text: str) -> int:
         found = re.fullmatch("0*([0-9]{1,20})", text)  # int() would take "1_0" and "+1", too
         if not found or int(found[1]) > most:
             raise argparse.ArgumentTypeError(f"expected an integer from 0 to {most}, got {text!r}")
         return int(found[1])
 
-    return read
+    return parsed
 
 
 def _shard(text: str) -> tuple[int, int]:

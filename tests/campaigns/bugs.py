@@ -399,8 +399,8 @@ INPUT = [
     _bug(
         "A key that is no option is let through.",
         "threadloader/_schema.py",
-        "            elif self._closed:",
-        "            elif self._closed and path:",
+        '            elif self._schema.get("additionalProperties") is False:',
+        '            elif self._schema.get("additionalProperties") is False and path:',
         "config.py",
         "schema.py",
     ),

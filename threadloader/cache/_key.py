@@ -190,11 +190,11 @@ def _function(walk: Walk, function: Any, base: Any) -> None:
 def _cell(walk: Walk, cell: Any, base: Any) -> None:
     # From 3.14 on functions that give annotations also hold cells as objects.
     try:
-        held = cell.cell_contents
+        contents = cell.cell_contents
     except ValueError:  # not assigned to yet
         walk.put("empty")
     else:
-        walk.add(held)
+        walk.add(contents)
 
 
 def _code(walk: Walk, code: Any, base: Any) -> None:

@@ -241,7 +241,7 @@ class Pad:
 
     def _held(self, dtype: np.dtype[Any], path: Path) -> Any:
         """Find what `_fill` gives, at the first time for a dtype and path."""
-        name = str(*path)
+        name = str(path[0]) if path else ""
         named, others = ({}, self.value) if not isinstance(self.value, Mapping) else (self.value, 0)
         value: Any = named.get(name, self._field_fills.get(name, others))
         try:

@@ -208,7 +208,13 @@ did you mean "num_workers"?
 
 
 def _report(
-    options: Any, problems: list[Problem], wrong: set[Place], base: Base, *where: Any
+    options: Any,
+    problems: list[Problem],
+    wrong: set[Place],
+    base: Base,
+    file: str = "",
+    section: Place = (),
+    document: Document | None = None,
 ) -> Report:
     """The report; ``wrong`` are the paths of the options that have problems."""
     source = root = config = None
@@ -221,8 +227,8 @@ def _report(
         filled, config = _check.filled(options), object.__new__(LoaderConfig)
         for option in fields(LoaderConfig):
             object.__setattr__(config, option.name, filled[option.name])
-        return Report(config, source, root, base, tuple(problems), *where)._replace(options=options)
-    return Report(config, source, root, base, tuple(problems), *where)
+    right = None if problems else options
+    return Report(config, source, root, base, tuple(problems), file, section, document, right)
 
 
 def _line_and_column(problem: Problem) -> tuple[int, int]:

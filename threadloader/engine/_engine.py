@@ -36,7 +36,8 @@ class Engine:
         num_workers: threads that run jobs, at least 1.
         close_timeout: bound of `stop`, in seconds.
         runtime: where threads, queues, locks and clock come from.
-        stall_seconds: how long nothing may move while the consumer waits; None for ever.
+        stall_seconds: how long nothing may move while the consumer waits; infinite for ever. None
+            for no watch, which would not even miss a thread that has died.
         max_bytes: bound of the results that wait for the consumer; None for none.
         stall_raises: whether the consumer gets a `StalledError` then, and not only a log.
 

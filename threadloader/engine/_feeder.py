@@ -98,7 +98,7 @@ def _start_workers(shared: Shared) -> None:
 class _Costs(NamedTuple):
     """Seconds that a part and a finish took in the last job; at first they are not known."""
 
-    part: float = float("inf")  # one part is never too large
+    part: float = float("inf")  # until it is known, a claim is one part
     finish: float = 0.0
 
 

@@ -198,7 +198,7 @@ class InlineStream:
         stream._ahead, stream._drawn, stream._outcome = job, 1, outcome
         return stream
 
-    def attempt(
+    def run_caught(
         self, work: Callable[[int], list[Any]], number: int
     ) -> tuple[list[Any] | None, BaseException | None]:
         """Run something as jobs are run: what ``run(attempt, work, number)`` does, in one call.

@@ -27,35 +27,42 @@ STOP: Any = object()
 
 
 class Shared:
-    """What the threads share.
+    """What the threads share, and who writes it.
 
     They hold this and never the `Engine`: so an engine that is dropped can be collected, and its
-    finalizer ends them. `max_bytes` bounds the results that wait, None does not. `peak_bytes`, the
-    most of them at once, is the feeder's.
+    finalizer ends them.
 
-    `stopping` is set to True by whoever stops, by the feeder as it ends, and by the watch that
-    misses a thread; `abandoned` by the finalizer; `saying` by the feeder, when it waits for nothing
-    but the log. `failed`, what a thread has raised outside of a job, is that thread's, or the
-    watch's for one that died: of several, the last counts. `broken` is made beforehand, for one
-    that has no memory left to make another. `gil_delay`, seconds for which the loop keeps the GIL
-    from a worker, and `waits`, whether it mostly waits and needs no processor, are the first
-    worker's. `crew`, the workers' facts and threads, is the feeder's; replaced whole, and empty in
-    the end, for which a stop sees as well: a worker's facts lead back here.
-
-    `forks` is what `_runtime.forks` was when it was made. `inbox` takes the consumer's slots, and
-    words, to the feeder. `tickets` takes slots to the workers: one stands there once for each
-    worker that may help with its job. The feeder fills `started` when the workers are there, and
-    `end` when they are gone, or left behind; where it cannot start, `start_feeder` fills both, and
-    where it hangs, the stop fills `end`. `awaited` is the slot that the consumer waits for, or
-    waited for when it was interrupted or told of a stall; else None. It is written by the consumer,
-    and by whoever cancels its stream in its place, to close; so are `wait_began` and `wait_ended`,
-    the times of its last wait. `wait_ended` is infinite once its stream was cancelled.
-
-    `handed` takes slots whose parts are done from the workers to the feeder, which is to fill them.
-    `asking`, the feeder's, is True while it will not: it asks for a job, or has come to its end.
-    `finishing`, the feeder's, is the job whose result it makes, None while it makes none.
-    `behind`, as of `Engine.end_with`, is written by one of these threads, taken by the feeder, and
-    set back to None by whoever else stops.
+    Attributes:
+        max_bytes: bound of the results that wait; None for none.
+        peak_bytes: the most bytes of them at once; the feeder's.
+        stopping: True once; by whoever stops, the feeder as it ends, and the watch that misses a
+            thread.
+        abandoned: True once, by the finalizer.
+        saying: True once the feeder waits for nothing but the log; the feeder's.
+        failed: what a thread has raised outside of a job; by that thread, or by the watch for one
+            that died. Of several the last counts.
+        broken: made beforehand, for a thread that has no memory left to make another.
+        gil_delay: seconds for which the loop keeps the GIL from a worker; the first worker's.
+        waits: whether that worker mostly waits, and needs no processor; the first worker's.
+        crew: the workers' facts and threads; the feeder's. It is replaced whole, and empty in the
+            end, for which a stop sees as well: a worker's facts lead back here.
+        forks: what `_runtime.forks` was when this was made.
+        inbox: takes the consumer's slots, and words, to the feeder.
+        tickets: takes slots to the workers: one stands there once for each worker that may help
+            with its job.
+        started: a slot without a job, which the feeder fills when the workers are there.
+        end: likewise, when they are gone, or left behind. Where the feeder cannot start,
+            `start_feeder` fills both, and where it hangs, the stop fills this.
+        awaited: the slot that the consumer waits for, or waited for when it was interrupted or told
+            of a stall; else None. By the consumer, and by whoever cancels its stream to close.
+        wait_began, wait_ended: the times of its last wait; likewise. The second is infinite once
+            its stream was cancelled.
+        handed: takes slots whose parts are done from the workers to the feeder, which is to fill
+            them.
+        asking: True while it will not: it asks for a job, or has come to its end; the feeder's.
+        finishing: the job whose result the feeder makes, None while it makes none; the feeder's.
+        behind: as of `Engine.end_with`; written by one of these threads, taken by the feeder, and
+            set back to None by whoever else stops.
     """
 
     def __init__(

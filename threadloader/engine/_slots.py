@@ -41,12 +41,18 @@ class Worker:
 class Slot:
     """One job's place in the line.
 
-    `origin` and `number` are the consumer's, fixed when it is made. `job`, `claim` (parts that a
-    worker takes at a time), `hands` (workers that have not left it), `singly` (whether each of
-    them has one part to do) and `by_feeder` (whether the feeder may make the result) are the
-    feeder's until it puts the slot on the queue. After that the workers share the slot under its
-    guard, until the last of them fills it, or hands it to the feeder for that; or at a stop the
-    feeder or who ends in its place. Then it is the consumer's.
+    Its attributes are the feeder's until it puts the slot on the queue. After that the workers
+    share it under its guard, until the last of them fills it, or hands it to the feeder for that;
+    or at a stop the feeder, or who ends in its place. Then it is the consumer's.
+
+    Attributes:
+        origin, number: its stream, and its place there; the consumer's, fixed when it is made.
+        job: what is to be done.
+        claim: parts of it that a worker takes at a time.
+        hands: workers that have not left it.
+        singly: whether each of them has one part to do.
+        by_feeder: whether the feeder may make the result.
+        outcome: what came of it; None until it is filled.
     """
 
     __slots__ = (

@@ -87,10 +87,11 @@ class Watch:
         slot.fill(shared.failed)
         return slot.outcome
 
-    def _moves(self) -> list[tuple[int, int | None, Any]]:
+    def _moves(self) -> tuple[list[tuple[int, int | None, Any]], int]:
+        """Give where each worker is, and how many slots the feeder has to fill."""
         shared = self._shared
-        moves = [(it.claims, it.part, getattr(it.job, "at", None)) for it, _ in shared.crew]
-        return [*moves, (len(shared.handed), None, None)]  # how much the feeder has to fill
+        at = [(it.claims, it.part, getattr(it.job, "at", None)) for it, _ in shared.crew]
+        return at, len(shared.handed)
 
     def _in_debugger(self) -> bool:
         return any(map(self._shared.runtime.in_debugger, self._threads()))

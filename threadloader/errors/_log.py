@@ -12,7 +12,7 @@ __all__ = ["log"]
 
 
 def log(how: Literal["info", "warning", "error"], message: str, *values: object) -> None:
-    """Log something, in a module that hardly ever does.
+    """Log one record; `logging` is imported only now.
 
     Where no file can be opened any more, `logging` cannot be imported. What is more than an info
     is written to the standard error then, as `logging` itself does unless it is told otherwise.

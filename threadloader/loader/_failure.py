@@ -71,9 +71,14 @@ def explained(outcome: Outcome, error: BaseException, epoch: int, more: str = ""
         if from_signal(problem):
             raise
         what += f", and then {name_of(type(problem))}, when it was to be told where"
-    wrapper = WorkerError(f"{name_of(type(error))} was raised for {what}; see its cause")
+    wrapper = wrapping(error, f"for {what}")
     wrapper.__cause__ = error
     return wrapper
+
+
+def wrapping(error: BaseException, when: str) -> WorkerError:
+    """Make what is raised in place of an error, which becomes its cause."""
+    return WorkerError(f"{name_of(type(error))} was raised {when}; see its cause")
 
 
 def is_wrapped(error: BaseException) -> bool:
@@ -97,9 +102,7 @@ def close_source(close: Callable[[], object]) -> None:
         close()
     except BaseException as problem:
         if is_wrapped(problem) and not from_signal(problem):
-            what = name_of(type(problem))
-            message = f"{what} was raised while the source was closed; see its cause"
-            raise WorkerError(message) from problem
+            raise wrapping(problem, "while the source was closed") from problem
         raise
 
 

@@ -15,13 +15,13 @@ import numpy as np
 
 from .. import _runtime, sources, transforms
 from ..config import LoaderConfig, examine
-from ..errors import ClosedError, ConfigError, WorkerError, from_signal, name_of
+from ..errors import ClosedError, ConfigError, from_signal
 from ._arguments import check_collate, check_replaced, check_sampler, count_of, refuse_set, state_of
 from ._base import again
 from ._batches import Batches
 from ._caching import cached_source, counted, stamp_of
 from ._entry import Door
-from ._failure import close_source, is_wrapped, note_beside
+from ._failure import close_source, is_wrapped, note_beside, wrapping
 from ._opening import identity_of, length_of, open_configured, transform_of
 from ._recipe import make_recipe
 from ._sampling import Samplings, deal_of
@@ -223,9 +223,7 @@ class Loader:
             if issubclass(type(error), ConfigError):
                 self._report.complete(cast("ConfigError", error), self._in_code)
             if is_wrapped(error) and not from_signal(error):
-                what = name_of(type(error))
-                message = f"{what} was raised while the source was opened; see its cause"
-                raise WorkerError(message) from error
+                raise wrapping(error, "while the source was opened") from error
             raise
 
     def __exit__(
@@ -241,7 +239,7 @@ class Loader:
         try:
             if batches is not None:
                 # Before the close: whoever learns of the close may enter at once (see `_leave`).
-                self._door.let_out(batches, unclosed=batches._supply.left_inside(batches._close))
+                self._door.let_out(batches, unclosed=batches._supply.left_to_feeder(batches._close))
                 self._leave(batches, error)
         except BaseException:
             if batches is not None:  # a Ctrl-C came before the first line of `_leave`, or two in it

@@ -16,7 +16,8 @@ from ..order import LONGEST, VERSION
 __all__ = ["identity_of", "length_of", "open_configured", "transform_of"]
 
 
-sources.warn_by(lambda texts: say(None, "warning", texts))  # none of our threads waits for it
+# Whoever closes a source may be stuck in the log: warnings of one have a thread, and a bound.
+sources.warn_by(lambda texts: say(None, "warning", texts))
 
 
 def open_configured(

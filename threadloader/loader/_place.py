@@ -224,8 +224,8 @@ class Place(NamedTuple):
         cursor, shown, tally, span = self.cursor, self.shown, self.tally, job.span
         left_out, taken = self.left_out, self.taken
         if served:
-            counts = cursor.batches, cursor.samples
-            skipped, mark = 0, cursor.fingerprint
+            batches = samples = skipped = 0
+            mark = cursor.fingerprint
             if not delivery.lost:
                 failed = tuple(failure.index for failure in job.failures)
                 skipped = len(failed)
@@ -240,7 +240,6 @@ class Place(NamedTuple):
                         ready += onward.ready_sum
                         waited += onward.waited
                         taken += onward.batches
-                    counts = cursor.batches + batches, cursor.samples + samples
                     # Without marks, the one that a state brought is not that of all batches now.
                     mark = delivery.marks[served - 1] if delivery.marks else ""
                     shown = Shown(job, served - 1, mark, left_out if batches == 1 else None)
@@ -252,7 +251,12 @@ class Place(NamedTuple):
             if skipped or retried:
                 tally = tally.tried(skipped, retried)
             cursor = Cursor(
-                *span.after(served), *counts, cursor.skipped_steps, mark, cursor.skipped + skipped
+                *span.after(served),
+                cursor.batches + batches,
+                cursor.samples + samples,
+                cursor.skipped_steps,
+                mark,
+                cursor.skipped + skipped,
             )
         return Place(
             self.plan,

@@ -61,42 +61,34 @@ def make_recipe(
 
     `locate` is as of the recipe.
     """
-    pinning, not_pinned = None, ""
-    if config.pin_memory:
-        # Here, and so before any thread starts: it imports torch.
-        from ..adapters import torch_pin
-
-        pinning, not_pinned = torch_pin.pinning(config.pin_memory)
+    pin, empty, free, not_pinned = _memory(config)  # first: it may import torch, before any thread
     plain = collate is None and config.collate["type"] == "stack"
     # A cache may hold a transform, too; and `Without` stands around an object of the user's.
     wrapped = config.cache is not None or isinstance(source, sources.Without)
     read_from = source.source if wrapped else source
     foreign = collate is not None or wrapped or not (_is_ours(source) and _is_ours(transform))
     whole = read_by(source, plain=plain and transform is None)
-    light = collate is None and not whole and not config.fingerprint
-    collate = make_collate(config.collate, fills_of(transform)) if collate is None else collate
+    make_batch = collate
+    if make_batch is None:
+        make_batch = make_collate(config.collate, fills_of(transform))
     most = None if config.max_bytes is None else bytes_of(config.max_bytes)
     digest: Callable[[Any], bytes] | None = None
     if config.fingerprint:
         from .. import fingerprint  # imported when it is asked for
 
         digest = fingerprint.digest
-    # With workers, smaller arrays gain by being used again than where one thread makes all.
-    least = LEAST_WITH_WORKERS if config.num_workers else buffers.LEAST_BYTES
-    pool = buffers.Pool(MOST_KEPT, least)
-    pin, empty = (None, pool.empty) if pinning is None else pinning
     # With a policy, what fails is tried again, or left out, sample by sample.
-    together = _together(transform, collate) if policy is None else None
+    together = _together(transform, make_batch) if policy is None else None
     in_place = plain and not whole and together is None
     in_place = in_place and not (policy is not None and policy.skip)
     rows = RowsMaker(empty).rows if in_place else None
+    light = collate is None and not whole and digest is None and pin is None and together is None
     # Pinning has its own costs, and a `per_thread` source is opened for each worker.
     per_thread = isinstance(read_from, sources.PerThread)
-    threads_only = pin is not None or per_thread
     recipe = Recipe(
         source,
         transform,
-        collate,
+        make_batch,
         pin=pin,
         empty=empty,
         whole=whole,
@@ -107,15 +99,30 @@ def make_recipe(
         measure=None if most is None else nbytes,
         together=together,
         policy=policy,
-        threads_only=threads_only,
-        light=light and pin is None and together is None,
+        threads_only=pin is not None or per_thread,
+        light=light,
         foreign=foreign,
         locate=locate,
-        free=pool.close,
+        free=free,
     )
     if per_thread:
         recipe = recipe._replace(opened=read_from.opened)
     return (_of_whole(recipe, config, most) if whole == "take" else recipe), not_pinned
+
+
+def _memory(config: LoaderConfig) -> tuple[Any, Any, Callable[[], None], str]:
+    """Give what pins a batch, if any; what makes arrays; what frees them; why none is pinned."""
+    not_pinned = ""
+    if config.pin_memory:
+        from ..adapters import torch_pin
+
+        pinning, not_pinned = torch_pin.pinning(config.pin_memory)
+        if pinning is not None:
+            return pinning.pin, pinning.empty, lambda: None, not_pinned
+    # With workers, smaller arrays gain by being used again than where one thread makes all.
+    least = LEAST_WITH_WORKERS if config.num_workers else buffers.LEAST_BYTES
+    pool = buffers.Pool(MOST_KEPT, least)
+    return None, pool.empty, pool.close, not_pinned
 
 
 def fills_of(transform: Callable[..., Any] | None) -> dict[str, float]:

@@ -172,7 +172,7 @@ class Results:
             strict: a failing sample of the first batch is raised and not left out.
         """
         place = self.reopen(place, singly, strict=strict)
-        outcome = cast("Stream", place.stream).result(0)
+        outcome = cast("Stream | InlineStream", place.stream).result(0)
         if outcome is ENDED:  # pragma: no cover - another thread closes meanwhile
             self._supply.check_open()
             raise RuntimeError("the order ended before its epoch did")

@@ -306,7 +306,7 @@ class Run:
                 outcome = stream.beside(job.single(made))
                 batches = None if outcome is None else outcome.value or []
             else:
-                batches, error = stream.attempt(job.more, made)
+                batches, error = stream.run_caught(job.more, made)
                 uncut = type(error) is UncutError
                 if error is not None and isinstance(job, SeriesJob):
                     single = job.single(made)

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..errors import StateError, WorkerError
 from ..jobs import BatchJob, GroupJob, NoBatch, Recipe, SeriesJob, Span
-from ..order import Deal, key
-from ..samplers import EpochOrder, Sampler
+from ..order import Deal, EpochOrder, key
+from ..samplers import Sampler
 from ..state import Cursor, Excluded
 
 if TYPE_CHECKING:
@@ -87,13 +87,13 @@ def jobs(
     recipe: Recipe,
     deal: Deal,
     plan: Plan,
-    seed: int,
     cursor: Cursor,
     end: int | None,
+    *,
+    seed: int,
     singly: int,
     series: Callable[[], int] | None,
     most: Callable[[], int],
-    *,
     strict: bool,
 ) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
     """Give the jobs from a cursor on, epoch after epoch, up to `end`; at least one an epoch.
@@ -224,8 +224,16 @@ def _epoch(
 
     def span(size: int) -> Span:
         behind = done + size
-        where = epoch, first + done, size, start + done * stride, stride, order.n
-        return Span(*where, behind == steps, behind == world_steps)
+        return Span(
+            epoch,
+            first + done,
+            size,
+            start + done * stride,
+            stride,
+            order.n,
+            last=behind == steps,
+            over=behind == world_steps,
+        )
 
     if not steps:
         yield NoBatch(Span(epoch, first, 0, start, stride, order.n, last=True, over=True))

@@ -31,8 +31,7 @@ STARVED = 0.005
 class Supply:
     """Opens streams of results, and watches what they cost.
 
-    Used by the consumer; any thread may call `stop`, `wait`, `inside`, `check_open`, and read
-    attributes.
+    The consumer's; any thread may call `stop`, `wait`, `inside`, `check_open`, and read attributes.
 
     Args:
         config: the config.
@@ -82,6 +81,7 @@ class Supply:
             self._depth = max(GROUPS_AHEAD, -(-config.prefetch_batches // recipe.group))
         self.ahead = most_ahead(self._depth, recipe.group, steps) if config.num_workers else 0
         self._pace = Pace()
+        self._jobs = partial(jobs, seed=config.seed, most=self._pace.most)
         self._wish: object | None = None  # owns our shorter switch interval; `stop` takes it back
         self.shortened = self.closed = False
 
@@ -130,7 +130,7 @@ class Supply:
         """Tell whether the calling thread is a worker, the feeder, or one that logs for a stop."""
         return here.shared is self.engine.mark
 
-    def left_inside(self, close: Callable[[], object]) -> bool:
+    def left_to_feeder(self, close: Callable[[], object]) -> bool:
         """Tell whether a thread of the engine's leaves the loader; the feeder then closes it."""
         if inside := self.inside():  # it cannot wait for itself, and nobody leaves after it
             cast("Engine", self.engine).end_with(close)
@@ -187,9 +187,9 @@ class Supply:
         if isinstance(engine, Inline):
             # Without a choice nothing is measured: all batches whose order is made together.
             series = (lambda: BLOCK) if self.choice is None else self.choice.series
-        where = plan, self._config.seed, cursor, end, singly
-        bounds = series, self._pace.most
-        upcoming = jobs(self._recipe, self._deal, *where, *bounds, strict=strict)
+        upcoming = self._jobs(
+            self._recipe, self._deal, plan, cursor, end, singly=singly, series=series, strict=strict
+        )
         return engine.stream(upcoming, self._depth)
 
     def no_groups(self, why: str) -> None:
@@ -293,8 +293,8 @@ class Supply:
             return
         if self.prepared_here(stream) != choice.here:
             # Begun before the choice changed; a Ctrl-C has kept it from being wound down then.
-            cast("Stream", stream).wind_down()
+            stream.wind_down()
             return
         rows = outcome.job.samples(batches)
         if choice.note(now, waited, batches, rows, outcome.seconds, made or batches, before):
-            cast("Stream", stream).wind_down()  # what comes next is prepared the other way
+            stream.wind_down()  # what comes next is prepared the other way

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from ..errors import BusyError
 from ._failure import ITS_OWN
@@ -62,7 +62,7 @@ class Turn:
             self.refuse()
         return fresh
 
-    def refuse(self) -> None:
+    def refuse(self) -> NoReturn:
         """Say why the turn is not to be had.
 
         Raises:

@@ -6,7 +6,7 @@ indices for the whole world; a *position* counts along it from 0. `_shuffle` mak
 order, `_deal` cuts it into the batches of one shard.
 """
 
-from ._deal import BLOCK, Deal, Row
+from ._deal import BLOCK, Deal, EpochOrder, Row
 from ._shuffle import LONGEST, VERSION, Indices, Order, key
 
-__all__ = ["BLOCK", "LONGEST", "VERSION", "Deal", "Indices", "Order", "Row", "key"]
+__all__ = ["BLOCK", "LONGEST", "VERSION", "Deal", "EpochOrder", "Indices", "Order", "Row", "key"]

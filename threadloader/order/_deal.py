@@ -2,34 +2,36 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ._shuffle import Indices
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from numpy.typing import NDArray
 
-    class _Order(Protocol):
-        """A global order: how many positions it has, and the index at each."""
-
-        n: int
-
-        def at(self, positions: Indices, /) -> Indices:
-            """Give the dataset indices at some positions."""
-            ...
-
-
-__all__ = ["BLOCK", "Deal", "Row", "Share"]
+__all__ = ["BLOCK", "Deal", "EpochOrder", "Row", "Share"]
 
 BLOCK = 32768
 """Positions computed together: enough to spread numpy's cost of a call (docs/design.md)."""
 
 FIRST = 2048
 """Positions computed first where a batch waits for them: 0.2 ms, and `BLOCK` takes 0.7 or more."""
+
+
+class EpochOrder(Protocol):
+    """The global order of one epoch, of n positions."""
+
+    n: int
+
+    def at(self, positions: Indices, /) -> Indices:
+        """Give the dataset indices at some positions in [0, n), any shape; a new array."""
+        ...
+
+    def find(self, index: int, /) -> Indices:
+        """Give the positions at which a sample comes, ascending, shape (times,)."""
+        ...
 
 
 class Share(NamedTuple):
@@ -127,7 +129,7 @@ class Deal(NamedTuple):
         return min(end, n)
 
     def blocks(
-        self, order: "_Order", start: int = 0, *, soon: bool = False
+        self, order: EpochOrder, start: int = 0, *, soon: bool = False
     ) -> Iterator[tuple[Indices, Indices]]:
         """Give this shard's part of the full steps, from `start` on, many steps together.
 
@@ -152,12 +154,12 @@ class Deal(NamedTuple):
             yield _frozen(order.at(positions)), _frozen(positions)
             at, together = end, max(1, BLOCK // size)
 
-    def tail(self, order: "_Order", start: int = 0) -> Share | None:
+    def tail(self, order: EpochOrder, start: int = 0) -> Share | None:
         """Give this shard's part of the tail; None when it has none."""
         first, last, _, _ = self._tail(order.n, start)
         return _share(order, first, last) if last > first else None
 
-    def share(self, order: "_Order", step: int) -> Share | None:
+    def share(self, order: EpochOrder, step: int) -> Share | None:
         """Give this shard's part of one step of an epoch alone; None when it has no such step."""
         first, last, _, begin = self._tail(order.n, 0)
         full = begin // self.global_batch
@@ -193,7 +195,7 @@ class Deal(NamedTuple):
                 yield Row(step, larger + shard, row, place < n)
 
 
-def _share(order: "_Order", first: int, last: int) -> Share:
+def _share(order: EpochOrder, first: int, last: int) -> Share:
     """Give the rows of some positions, of which those from n on are padding."""
     positions = np.arange(first, last, dtype=np.int64)
     valid = _frozen(positions < order.n)

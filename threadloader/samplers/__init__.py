@@ -13,14 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import at_need
-from ..order import Order
-from ._excluding import EpochOrder, Kept, Through, from_text, to_text
+from ..order import EpochOrder, Order
+from ._excluding import Kept, Through, from_text, to_text
 
 if TYPE_CHECKING:
     from ._configured import checked, configured, given
 
 __all__ = [
-    "EpochOrder",
     "Kept",
     "Plain",
     "Sampler",

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError, Problem, from_signal, innermost
-from ..order import Indices, Order
+from ..order import EpochOrder, Indices, Order
 from ._classes import classes
-from ._excluding import EpochOrder, Kept, Listed, Ranged
+from ._excluding import Kept, Listed, Ranged
 from ._indices import checked, checked_range
 
 if TYPE_CHECKING:
@@ -130,10 +130,10 @@ class _Asked:
         self._kept = kept
 
     def order(self, epoch: int) -> EpochOrder:
-        given = self._sampler(epoch, self._n)
-        if type(given) is range:
-            return Ranged(checked_range(given, self._n), self._kept)
-        indices = checked(given, self._n, "sampler")
+        answer = self._sampler(epoch, self._n)
+        if type(answer) is range:
+            return Ranged(checked_range(answer, self._n), self._kept)
+        indices = checked(answer, self._n, "sampler")
         return Listed(self._kept.among(indices))
 
 

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..order import Indices
+from ..order import EpochOrder, Indices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["EpochOrder", "Kept", "Listed", "Ranged", "Through", "from_text", "to_text"]
-
-
-class EpochOrder(Protocol):
-    """The global order of one epoch, of n positions."""
-
-    n: int
-
-    def at(self, positions: Indices, /) -> Indices:
-        """Give the dataset indices at some positions in [0, n), any shape; a new array."""
-        ...
-
-    def find(self, index: int, /) -> Indices:
-        """Give the positions at which a sample comes, ascending, shape (times,)."""
-        ...
+__all__ = ["Kept", "Listed", "Ranged", "Through", "from_text", "to_text"]
 
 
 class Kept:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..order import BLOCK, Indices, key
+from ..order import BLOCK, EpochOrder, Indices, key
 from ._draws import bits, minus_log, uniform
-from ._excluding import EpochOrder, Kept
+from ._excluding import Kept
 
 __all__ = ["Alias", "Balanced", "Drawing", "Drawn", "in_weighted_order"]
 

@@ -169,8 +169,8 @@ def open_source(
     from pathlib import Path  # imported where there are files
 
     base = base if isinstance(base, Path) else Path(base)  # keeps config's `Gone`
-    inside = None if root is None else base / root
-    opened: OpenSource = opener(spec, base, inside, *([decoders] if kind in _DECODING else []))
+    bound = None if root is None else base / root
+    opened: OpenSource = opener(spec, base, bound, *([decoders] if kind in _DECODING else []))
     return opened
 
 

@@ -16,7 +16,6 @@ line ends around the line, and a line that is not one of the file as it is now i
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from ._index_cache import IndexCache, IntArray
 from ._line_scan import first_byte, scan
 from ._named import named_files
 from ._open_file import not_utf8
-from ._row_numbers import row_number
+from ._row_numbers import part_of
 
 __all__ = ["Line", "LineFiles", "line_options"]
 
@@ -105,10 +104,10 @@ class LineFiles:
                 self._files.append(_File(reader, skip_blank, cache, _chunk))
             undo.pop_all()
         # The index of each file's first line, and in the end the number of all lines.
-        self._first = [0, *accumulate(len(file) for file in self._files)]
+        self._firsts = [0, *accumulate(len(file) for file in self._files)]
 
     def __len__(self) -> int:
-        return self._first[-1]
+        return self._firsts[-1]
 
     def line(self, index: int) -> Line:
         """Read one line; a SourceError if the file is no longer the one that was indexed."""
@@ -121,9 +120,8 @@ class LineFiles:
         return f"{file.reader.path}:{row + 1}"
 
     def _find(self, index: int) -> tuple[_File, int]:
-        number = row_number(index, len(self))
-        at = bisect_right(self._first, number) - 1
-        return self._files[at], self._files[at].row(number - self._first[at])
+        at, row = part_of(index, self._firsts)
+        return self._files[at], self._files[at].row(row)
 
     def fingerprint(self) -> str:
         """Tell these files from others: number of lines, sizes in bytes, ``skip_blank``."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 import mmap
-from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -27,7 +26,8 @@ from ..errors import SourceError, by_handler
 from ._closing import close_all, closed_error
 from ._files import FileReader
 from ._npy_header import LONGEST, Header, check_alike, read_header
-from ._open_file import open_regular, other_size, readable, size_of, too_many, unreadable
+from ._open_file import open_regular, other_size, readable, size_of, too_many_hint, unreadable
+from ._row_numbers import part_of
 from .arrays import ArraySource, Empty, stays_array
 
 __all__ = ["Joined", "Mapped", "Positioned", "as_bytes"]
@@ -150,37 +150,37 @@ class Joined:
         self.sizes = tuple(size for part in parts for size in part.sizes)
         self._parts = parts
         # The number of each file's first row, and in the end the number of all rows.
-        self._first = [0, *accumulate(part.header.shape[0] for part in parts)]
-        if self._first[-1] >= 1 << 63:  # of rows without bytes a file may say that it has so many
-            text = f"expected fewer than 2**63 rows in all files, got {self._first[-1]}"
+        self._firsts = [0, *accumulate(part.header.shape[0] for part in parts)]
+        if self._firsts[-1] >= 1 << 63:  # of rows without bytes a file may say that it has so many
+            text = f"expected fewer than 2**63 rows in all files, got {self._firsts[-1]}"
             raise SourceError(text, self.path)
-        self._firsts = np.array(self._first, np.int64)  # the same, for many rows at once
+        self._firsts_array = np.array(self._firsts, np.int64)  # the same, for many rows at once
         size = sum(part.header.size for part in parts)
-        shape = (self._first[-1], *first.header.shape[1:])
+        shape = (self._firsts[-1], *first.header.shape[1:])
         self.header = replace(first.header, shape=shape, size=size)
 
     def one(self, row: int) -> Any:
-        part = bisect_right(self._first, row) - 1
-        return self._parts[part].one(row - self._first[part])
+        part, at = part_of(row, self._firsts)
+        return self._parts[part].one(at)
 
     def take(self, numbers: npt.NDArray[np.int64], empty: Empty) -> _Array:
-        files = np.searchsorted(self._firsts, numbers, "right") - 1
+        files = np.searchsorted(self._firsts_array, numbers, "right") - 1
         used: list[int] = np.unique(files).tolist() or [0]
         if len(used) == 1:
-            return self._parts[used[0]].take(numbers - self._first[used[0]], empty)
+            return self._parts[used[0]].take(numbers - self._firsts[used[0]], empty)
         given: _Array = empty((len(numbers), *self.header.shape[1:]), self.header.dtype)
         length = given.nbytes // len(numbers)  # of a row
         for file in used:
             rows = np.flatnonzero(files == file)
             # Each part is only copied from, so it gets no memory that is kept for batches.
-            taken = self._parts[file].take(numbers[rows] - self._first[file], np.empty)
+            taken = self._parts[file].take(numbers[rows] - self._firsts[file], np.empty)
             if length:
                 as_bytes(given, length)[rows] = as_bytes(taken, length)
         return given
 
     def place(self, row: int) -> str:
-        part = bisect_right(self._first, row) - 1
-        return self._parts[part].place(row - self._first[part])
+        part, at = part_of(row, self._firsts)
+        return self._parts[part].place(at)
 
     def close(self) -> None:
         close_all([part.close for part in self._parts])
@@ -207,7 +207,7 @@ def _mapped(path: Path, number: int, header: Header, size: int) -> tuple[mmap.mm
     except (OSError, ValueError, OverflowError) as error:
         if by_handler(error):
             raise
-        got = f"{getattr(error, 'strerror', None) or error}{too_many(error)}"
+        got = f"{getattr(error, 'strerror', None) or error}{too_many_hint(error)}"
         if isinstance(error, OverflowError):
             got = f'{size} bytes, more than this system can count; set "mmap" to false'
         raise SourceError(f"expected a file that can be mapped, got: {got}", path) from error

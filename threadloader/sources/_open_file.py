@@ -11,8 +11,7 @@ from contextlib import ExitStack, contextmanager
 from io import FileIO
 from pathlib import Path
 
-from .. import errors
-from ..errors import SourceError, by_handler, unencoded
+from ..errors import SourceError, by_handler, too_many, unencoded
 from ._fields import listed
 
 __all__ = [
@@ -28,7 +27,7 @@ __all__ = [
     "starts",
     "time_of_change",
     "too_few",
-    "too_many",
+    "too_many_hint",
     "unreadable",
 ]
 
@@ -68,9 +67,9 @@ def escaped(path: Path, error: Exception) -> str:
     return f"; {_TWICE}" if wrong else ""
 
 
-def too_many(error: BaseException) -> str:
+def too_many_hint(error: BaseException) -> str:
     """Say what to do, behind a semicolon, if opening failed as too many are open; else give ""."""
-    hint = errors.too_many(error)
+    hint = too_many(error)
     return f"; {hint}" if hint else ""
 
 
@@ -175,7 +174,7 @@ def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
     if isinstance(error, UnicodeEncodeError):
         return SourceError("expected {}, got {}; {}".format(*unencoded(error)), path)
     reason = getattr(error, "strerror", None) or error
-    hint = too_many(error) or escaped(path, error)
+    hint = too_many_hint(error) or escaped(path, error)
     return SourceError(f"expected a file that can be read, got: {reason}{hint}", path)
 
 

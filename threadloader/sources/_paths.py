@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 
 from ..errors import ConfigError, Problem, SourceError, by_handler, unencoded
-from ._open_file import escaped, starts, too_many, unreadable
+from ._open_file import escaped, starts, too_many_hint, unreadable
 from ._progress import ProgressLog
 
 __all__ = ["MAGIC", "expand", "inside", "is_there", "listing", "real", "why_not"]
@@ -268,7 +268,7 @@ def listing(folder: Path, pattern: Path | None) -> list[tuple[str, bool | None, 
                 got = "got a file; name the folder that it is in"
             raise SourceError(f"expected the folder {folder}, {got}", pattern) from error
         reason = getattr(error, "strerror", None) or error
-        hint = too_many(error) or escaped(folder, error)
+        hint = too_many_hint(error) or escaped(folder, error)
         message = f"expected a folder that can be listed, got: {reason}{hint}"
         raise SourceError(message, folder) from error
 

@@ -280,10 +280,10 @@ class PerThread:
         that thread closes it. What an interrupt leaves open, a second call closes. ``opening`` is
         the one that is to end, None for the present one.
         """
-        here = self._here()
-        # A present one that nobody has borrowed is of a user who has closed, and read on.
-        if opening is None or opening.forks != _forks or ((it := here.opening) and it.lent is None):
-            opening = here.opening
+        present = (here := self._here()).opening
+        unlent = present is not None and present.lent is None  # its user has closed, and read on
+        if opening is None or opening.forks != _forks or unlent:
+            opening = present
         if opening is not None:
             opening.closed = True
         # After the flag is set: else a new user would go on with what is closed a moment later.

@@ -1,8 +1,13 @@
-"""Checks indices, each of which must be one of the source's: none ever counts from the end."""
+"""Checks indices, each of which must be one of the source's: none ever counts from the end.
+
+Where a source has several parts, `part_of` says which of them has a sample.
+"""
 
 from __future__ import annotations
 
 import operator
+from bisect import bisect_right
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["row_number", "row_numbers"]
+__all__ = ["part_of", "row_number", "row_numbers"]
 
 
 def row_number(index: Any, length: int) -> int:
@@ -33,6 +38,21 @@ def row_number(index: Any, length: int) -> int:
     if not 0 <= number < length:
         raise IndexError(_outside(number, length))
     return number
+
+
+def part_of(index: Any, firsts: Sequence[int]) -> tuple[int, int]:
+    """Give the number of the part that has a sample, and the sample's number in it.
+
+    Args:
+        index: of the sample, checked as `row_number` does.
+        firsts: the index of each part's first sample, and in the end the number of all samples.
+
+    >>> part_of(3, [0, 2, 2, 5])  # the second part has none
+    (2, 1)
+    """
+    number = row_number(index, firsts[-1])
+    part = bisect_right(firsts, number) - 1
+    return part, number - firsts[part]
 
 
 def _outside(number: int, length: int) -> str:

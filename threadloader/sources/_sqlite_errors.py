@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import ExitStack
 
 from ..errors import by_handler
-from ._open_file import too_many
+from ._open_file import too_many_hint
 
 __all__ = ["in_words"]
 
@@ -39,7 +39,7 @@ def in_words(error: BaseException) -> tuple[str, BaseException]:
     code = extended & 255
     if code == sqlite3.SQLITE_CANTOPEN:
         reason = _not_opened()
-        if hint := reason and too_many(reason):
+        if hint := reason and too_many_hint(reason):
             return message + hint, reason
     if extended == _READONLY_DIRECTORY:
         message += "; it is in WAL mode: make its folder writable, or end that mode there"

@@ -59,31 +59,40 @@ def layout(reader: FileReader, format: str, stored: np.dtype[Any]) -> tuple[int,
     start = reader.read(0, min(12, reader.size))
     header = np.frombuffer(start, "<i4") if len(start) == 12 else None
     if format == "raw":
-        for name, begins in _NUMPY.items():
-            if begins.match(start):
-                text = f"expected nothing but tokens, got the header of {name} file"
-                raise SourceError(f"{text}; write the array with tofile", reader.path, "byte 0")
-        if reader.size % stored.itemsize:
-            raise SourceError(
-                f"expected a multiple of {stored.itemsize} bytes, as {stored.name} has, "
-                f'got {reader.size}; check "dtype", or copy the file again',
-                reader.path,
-            )
-        count = reader.size // stored.itemsize
-        # Nothing else than a shard looks like this, cut or whole: its header would be taken for
-        # tokens.
-        if header is not None and header[0] in _SHARDS and 0 < header[1] < 100:
-            ours = (header[0], header[1]) == (_MAGIC, _VERSION)
-            hint = 'set "format" to "shard"' if ours else _other_kind(header)
-            text = "expected nothing but tokens, got the header of a shard"
-            raise SourceError(f"{text}; {hint}", reader.path, "byte 0")
-        return 0, count
+        _check_raw(reader, start, header, stored)
+        return 0, reader.size // stored.itemsize
     if header is None or reader.size < _HEADER:
         raise SourceError(
             f"expected a header of {_HEADER} bytes, got a file of {reader.size}; "
             'copy it again, or set "format" to "raw"',
             reader.path,
         )
+    _check_shard(reader, header)
+    return _HEADER, int(header[2])
+
+
+def _check_raw(
+    reader: FileReader, start: bytes, header: npt.NDArray[np.int32] | None, stored: np.dtype[Any]
+) -> None:
+    for name, begins in _NUMPY.items():
+        if begins.match(start):
+            text = f"expected nothing but tokens, got the header of {name} file"
+            raise SourceError(f"{text}; write the array with tofile", reader.path, "byte 0")
+    if reader.size % stored.itemsize:
+        raise SourceError(
+            f"expected a multiple of {stored.itemsize} bytes, as {stored.name} has, "
+            f'got {reader.size}; check "dtype", or copy the file again',
+            reader.path,
+        )
+    # Nothing else than a shard looks like this, cut or whole: its header would be taken for tokens.
+    if header is not None and header[0] in _SHARDS and 0 < header[1] < 100:
+        ours = (header[0], header[1]) == (_MAGIC, _VERSION)
+        hint = 'set "format" to "shard"' if ours else _other_kind(header)
+        text = "expected nothing but tokens, got the header of a shard"
+        raise SourceError(f"{text}; {hint}", reader.path, "byte 0")
+
+
+def _check_shard(reader: FileReader, header: npt.NDArray[np.int32]) -> None:
     for place, (what, expected) in enumerate((("magic", _MAGIC), ("version", _VERSION))):
         if header[place] != expected:
             hint = 'name a shard of this kind, or set "format" to "raw"'
@@ -94,17 +103,18 @@ def layout(reader: FileReader, format: str, stored: np.dtype[Any]) -> tuple[int,
                 reader.path,
                 f"byte {4 * place}",
             )
-    if header[2] < 0:
-        message = f"expected a number of tokens >= 0, got {header[2]}; copy the file again"
+    count = int(header[2])
+    if count < 0:
+        message = f"expected a number of tokens >= 0, got {count}; copy the file again"
         raise SourceError(message, reader.path, "byte 8")
-    if _shard_size(header) != reader.size:
+    size = reader.size - _HEADER
+    if size != 2 * count:
         raise SourceError(
-            f"expected {2 * int(header[2])} bytes after the header, for the {header[2]} tokens "
-            f"that it announces, got {reader.size - _HEADER}; copy the file again",
+            f"expected {2 * count} bytes after the header, for the {count} tokens "
+            f"that it announces, got {size}; copy the file again",
             reader.path,
             "byte 8",
         )
-    return _HEADER, int(header[2])
 
 
 def _other_kind(header: npt.NDArray[np.int32]) -> str:
@@ -112,7 +122,3 @@ def _other_kind(header: npt.NDArray[np.int32]) -> str:
         f"shards of this kind ({header[0]}, version {header[1]}) are not read: write what follows "
         f"the {_HEADER} bytes of the header to a raw file"
     )
-
-
-def _shard_size(header: npt.NDArray[np.int32]) -> int:
-    return _HEADER + 2 * int(header[2])

@@ -136,16 +136,7 @@ def read_numbers(
         start = read_all(handle, len(_MAGIC))
         data = b"" if start == _MAGIC else start + handle.readall()
     if start == _MAGIC:
-        from .npy import NpySource  # imported when it is asked for, as every kind
-
-        with closing(NpySource(file)) as source:
-            none = source.take(np.arange(0))
-            # Before rows are read: of rows without bytes, any number fits into a small file.
-            if none.ndim != 1 or not none.dtype.itemsize:
-                got = f"shape {(len(source), *none.shape[1:])}, dtype {none.dtype}"
-                raise SourceError(f"expected one row of numbers, got {got}", file)
-            numbers: npt.NDArray[Any] = source.take(np.arange(len(source)))
-        return numbers
+        return _from_npy(file)
     if not data and file.suffix == ".npy":  # as `numpy.save` leaves it where it is killed
         raise SourceError("expected numbers, got an empty file; write it again", file)
     lines = data.removeprefix(b"\xef\xbb\xbf").splitlines()
@@ -164,6 +155,19 @@ def read_numbers(
         if by_handler(error):
             raise
         return values
+
+
+def _from_npy(file: Path) -> npt.NDArray[Any]:
+    from .npy import NpySource  # imported when it is asked for, as every kind
+
+    with closing(NpySource(file)) as source:
+        none = source.take(np.arange(0))
+        # Before rows are read: of rows without bytes, any number fits into a small file.
+        if none.ndim != 1 or not none.dtype.itemsize:
+            got = f"shape {(len(source), *none.shape[1:])}, dtype {none.dtype}"
+            raise SourceError(f"expected one row of numbers, got {got}", file)
+        numbers: npt.NDArray[Any] = source.take(np.arange(len(source)))
+    return numbers
 
 
 def _number(line: bytes, file: Path, number: int, *, whole: bool, objects: bool) -> int | float:

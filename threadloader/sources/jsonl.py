@@ -166,10 +166,11 @@ def _exact(value: Any, dtype: np.dtype[Any]) -> Any:
     flat = [value]
     while flat and type(flat[0]) is list and set(map(type, flat)) == {list}:
         lengths = set(map(len, flat))
-        if len(lengths) > 1 or len(shape) == _DEEPEST:
-            one, other = len(flat[0]), next((len(x) for x in flat if len(x) != len(flat[0])), 0)
-            if len(lengths) > 1:
-                raise UnfitError("lists of equal length in it", f"lengths {one} and {other}")
+        if len(lengths) > 1:
+            one = len(flat[0])
+            other = next(length for length in map(len, flat) if length != one)
+            raise UnfitError("lists of equal length in it", f"lengths {one} and {other}")
+        if len(shape) == _DEEPEST:
             raise UnfitError(f"at most {_DEEPEST} lists in each other", "more")
         shape.append(lengths.pop())
         flat = list(chain.from_iterable(flat))

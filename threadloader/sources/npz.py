@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from io import BufferedReader
 from itertools import accumulate
@@ -22,7 +21,7 @@ from ._npy_rows import as_bytes
 from ._npz_archive import Archive
 from ._open_file import open_regular, readable, size_of
 from ._progress import ProgressLog
-from ._row_numbers import row_number
+from ._row_numbers import part_of
 from .arrays import ArraySource
 
 __all__ = ["NpzSource", "open_npz"]
@@ -78,9 +77,8 @@ class NpzSource(ArraySource):
 
     def locate(self, index: int) -> str:
         """Say where a sample stands: ``path[row]``."""
-        row = row_number(index, len(self))
-        file = bisect_right(self._firsts, row) - 1
-        return f"{self._paths[file]}[{row - self._firsts[file]}]"
+        file, row = part_of(index, self._firsts)
+        return f"{self._paths[file]}[{row}]"
 
     def close(self) -> None:
         """Free the arrays; the files were closed when they had been read."""

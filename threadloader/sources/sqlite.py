@@ -17,7 +17,6 @@ The rules:
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from pathlib import Path
@@ -29,7 +28,7 @@ from ._fields import listed
 from ._fingerprint import extent, sha256
 from ._named import named_files
 from ._progress import ProgressLog
-from ._row_numbers import row_number
+from ._row_numbers import part_of
 from ._sqlite_database import Database
 
 __all__ = ["SqliteSource", "open_sqlite"]
@@ -113,9 +112,8 @@ class SqliteSource:
         return database.sample(row)
 
     def _find(self, index: int) -> tuple[Database, int]:
-        number = row_number(index, len(self))
-        at = bisect_right(self._firsts, number) - 1
-        return self._databases[at], number - self._firsts[at]
+        at, row = part_of(index, self._firsts)
+        return self._databases[at], row
 
     def locate(self, index: int) -> str:
         """Say where a row stands: ``path: key=value``."""

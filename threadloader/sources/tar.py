@@ -16,7 +16,6 @@ The rules:
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import accumulate
@@ -34,7 +33,7 @@ from ._files import FileReader, kept_open
 from ._fingerprint import sha256
 from ._named import named_files
 from ._progress import ProgressLog
-from ._row_numbers import row_number
+from ._row_numbers import part_of
 from ._tar_headers import members
 
 __all__ = ["KEY", "TarSource", "open_tar"]
@@ -100,8 +99,8 @@ class TarSource:
                 if len(self._archives) >= most:
                     archive.let_go()
                 self._archives.append(archive)
-            self._first = [0, *accumulate(len(archive.keys) for archive in self._archives)]
-            if chosen is None or not self._first[-1]:
+            self._firsts = [0, *accumulate(len(archive.keys) for archive in self._archives)]
+            if chosen is None or not self._firsts[-1]:
                 raise SourceError("expected at least one sample, got none; pack it again", files[0])
             self.fields = chosen
             kinds = self._kinds(decode or {}, chosen)
@@ -133,7 +132,7 @@ class TarSource:
         return f"tar, {len(self)} samples, {fields}, {sizes} bytes, sha256 {digest.hexdigest()}"
 
     def __len__(self) -> int:
-        return self._first[-1]
+        return self._firsts[-1]
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         """Give one sample: its key, a str, and its fields, each as its decoder gives it."""
@@ -153,9 +152,8 @@ class TarSource:
         return f"{archive.reader.path}: {archive.keys[row]!r}, byte {int(archive.spans[row, 0, 0])}"
 
     def _find(self, index: int) -> tuple[_Archive, int]:
-        number = row_number(index, len(self))
-        at = bisect_right(self._first, number) - 1
-        return self._archives[at], number - self._first[at]
+        at, row = part_of(index, self._firsts)
+        return self._archives[at], row
 
     def fingerprint(self) -> str:
         """Tell this data from other data: number, fields, sizes, checksum of keys and sizes."""

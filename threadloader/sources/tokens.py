@@ -14,7 +14,6 @@ The rules:
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,7 +28,7 @@ from ._files import FileReader, kept_open
 from ._fingerprint import checked_rows, sha256
 from ._named import named_files
 from ._progress import ProgressLog
-from ._row_numbers import row_number, row_numbers
+from ._row_numbers import part_of, row_numbers
 from ._token_layout import layout, stored_dtype
 from .arrays import Empty
 
@@ -106,23 +105,23 @@ class TokensSource:
                 longest = max(longest, (count, path))
                 progress.tell("%s: %d files of tokens opened", path, len(self._readers))
             undo.pop_all()
-        most, largest = longest
-        if most and not first[-1]:  # a run over nothing looks like one that is done
+        count, largest = longest
+        if count and not first[-1]:  # a run over nothing looks like one that is done
             text = "%s: expected %d tokens or more, got %d, and no file has more: no sample; "
-            log("warning", text + 'give a smaller "window"', largest, self._span, most)
+            log("warning", text + 'give a smaller "window"', largest, self._span, count)
         # The index of each file's first window; at the end, the number of all windows.
-        self._first = first
-        self._firsts = np.array(first, np.int64)  # the same, to look up many at once
+        self._firsts = first
+        self._firsts_array = np.array(first, np.int64)  # the same, to look up many at once
 
     def __len__(self) -> int:
-        return self._first[-1]
+        return self._firsts[-1]
 
     def __getitem__(self, index: int) -> Any:
         """Give one window, ``(window,)``, of the dtype ``output``; with targets, ``{"x", "y"}``.
 
         A token that does not fit into int32, where that is asked for, is a SourceError.
         """
-        file, window = self._find(index)
+        file, window = part_of(index, self._firsts)
         offset = self._begins[file] + window * self._stride * self._stored.itemsize
         data = self._readers[file].read(offset, self._span * self._stored.itemsize)
         tokens = np.frombuffer(data, self._stored)
@@ -141,11 +140,11 @@ class TokensSource:
         shape = (len(numbers), self._window)
         x = empty(shape, self._output)
         y = empty(shape, self._output) if self._targets else None
-        files = np.searchsorted(self._firsts, numbers, "right") - 1
+        files = np.searchsorted(self._firsts_array, numbers, "right") - 1
         width = self._stored.itemsize
         for file in np.unique(files).tolist():
             rows = np.flatnonzero(files == file)
-            windows = numbers[rows] - self._first[file]
+            windows = numbers[rows] - self._firsts[file]
             offsets = windows * (self._stride * width) + self._begins[file]
             data = self._readers[file].gather(offsets, self._span * width, empty)
             tokens = data.view(self._stored)
@@ -168,11 +167,6 @@ class TokensSource:
             f"byte {int(offsets[row]) + 4 * at}",
         )
 
-    def _find(self, index: int) -> tuple[int, int]:
-        number = row_number(index, len(self))
-        file = bisect_right(self._first, number) - 1
-        return file, number - self._first[file]
-
     @property
     def sample_bytes(self) -> int:
         """Bytes of one sample, so that small batches can be gathered together."""
@@ -180,7 +174,7 @@ class TokensSource:
 
     def locate(self, index: int) -> str:
         """Say where a window stands: ``path[a:b]``, tokens a to b - 1 of the file."""
-        file, window = self._find(index)
+        file, window = part_of(index, self._firsts)
         start = window * self._stride
         return f"{self._readers[file].path}[{start}:{start + self._span}]"
 
@@ -194,7 +188,7 @@ class TokensSource:
         digest = sha256(sizes.encode())
         length = min(self._span, _CHECKED_TOKENS) * self._stored.itemsize
         for row in checked_rows(len(self)):
-            file, window = self._find(row)
+            file, window = part_of(row, self._firsts)
             offset = self._begins[file] + window * self._stride * self._stored.itemsize
             digest.update(self._readers[file].read(offset, length))
         files = len(self._readers)

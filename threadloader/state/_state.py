@@ -67,6 +67,11 @@ class Cursor(NamedTuple):
     skipped: int = 0
 
 
+def hashed(data: bytes) -> str:
+    """Give a checksum of bytes: 32 hexadecimal digits."""
+    return str(blake2b(data, digest_size=16).hexdigest())
+
+
 class Excluded(NamedTuple):
     """The samples that are left out of an epoch.
 
@@ -84,8 +89,7 @@ class Excluded(NamedTuple):
         return cls(text, hashed(text.encode()))
 
 
-NOTHING = Excluded("", "cae66941d9efbd404e4d88758ea67670")
-"""As `Excluded.of("")` makes it."""
+NOTHING = Excluded.of("")
 
 
 def dump(
@@ -223,11 +227,6 @@ def checksum(state: Mapping[str, Any], excluded: Excluded) -> str:
     body["exclude"] = excluded.digest
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashed(text.encode())
-
-
-def hashed(data: bytes) -> str:
-    """Give a checksum of bytes: 32 hexadecimal digits."""
-    return str(blake2b(data, digest_size=16).hexdigest())
 
 
 def _allowed(allow: Any, run: Mapping[str, Any]) -> frozenset[str]:
