@@ -1,11 +1,14 @@
 """Builds the package; all that is known about it stands in setup.cfg.
 
-The one step that setup.cfg cannot say: ``config_schema.json`` stands once in
+Two steps that setup.cfg cannot say. ``config_schema.json`` stands once in
 the repository, at its root, where an editor finds it through ``"$schema"``. A
 built package carries a copy beside its code. (A symbolic link would do the same
-on Linux alone: a checkout on Windows turns it into a text file.)
+on Linux alone: a checkout on Windows turns it into a text file.) And what an
+earlier build has left is removed first: pip leaves it in the checkout, and a
+module that is gone since would be installed.
 """
 
+import shutil
 from pathlib import Path
 
 from setuptools import setup
@@ -15,10 +18,12 @@ SCHEMA = "config_schema.json"
 
 
 class BuildWithSchema(build_py):
-    """`build_py` that also puts the schema beside the package's code."""
+    """`build_py` that begins anew, and also puts the schema beside the package's code."""
 
     def run(self) -> None:
         """Builds the modules, then copies the schema."""
+        if not self.editable_mode:
+            shutil.rmtree(self._built_schema().parent, ignore_errors=True)
         super().run()
         if not self.editable_mode:  # an editable install reads the one at the root
             self.copy_file(SCHEMA, str(self._built_schema()), preserve_mode=False)

@@ -14,7 +14,8 @@ import pytest
 import threadloader
 
 ROOT = Path(__file__).resolve().parent.parent
-SCHEMA = (ROOT / "config_schema.json").read_bytes()
+SCHEMA_NAME = "config_schema.json"
+SCHEMA = (ROOT / SCHEMA_NAME).read_bytes()
 LIMIT_BYTES = 565_000
 # Builds as pip does, with the setuptools of the test extra: nothing is fetched.
 BUILD = "import sys, setuptools.build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"
@@ -58,6 +59,23 @@ def wheel(sdist: Path) -> Path:
     run("-m", "pip", "wheel", *build, unpacked, cwd=sdist.parent)
     (built,) = sdist.parent.glob("*.whl")
     return built
+
+
+def test_what_an_earlier_build_has_left_is_not_in_the_wheel(tmp_path: Path) -> None:
+    """As a module that is gone since, in a checkout in which pip has built before."""
+    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", SCHEMA_NAME, "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "threadloader").mkdir()
+    shutil.copy(ROOT / "threadloader" / "__init__.py", tmp_path / "threadloader")
+    left = tmp_path / "build" / "lib" / "threadloader" / "gone.py"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    built = tmp_path / "wheels"
+    run("-c", BUILD, "build_wheel", built, cwd=tmp_path)
+    with zipfile.ZipFile(*built.glob("*.whl")) as archive:
+        names = set(archive.namelist())
+    assert "threadloader/__init__.py" in names
+    assert "threadloader/gone.py" not in names
 
 
 def test_the_source_distribution_is_complete(sdist: Path) -> None:
