@@ -74,13 +74,13 @@ def main(arguments: Sequence[str], printed: Callable[[str], int]) -> int:
 
 def _replace(path: Path, text: str) -> None:
     """Write a file as a whole, or leave what was there, as when the disk is full."""
-    made = path.with_name(f"{path.name}.new")
+    made = path.with_name(f".{path.name}-{os.urandom(8).hex()}.tmp")
     try:
+        made.touch(exist_ok=False)  # never what somebody has put there
         made.write_text(text, encoding="utf-8")
         made.replace(path)
-    except BaseException:
+    finally:
         made.unlink(missing_ok=True)
-        raise
 
 
 def _json(results: Results) -> str:

@@ -86,4 +86,4 @@ class FakeTorch:
 
 @pytest.fixture
 def fake_torch(monkeypatch):
-    monkeypatch.setattr(torch_loader, "find", lambda: FakeTorch)
+    monkeypatch.setattr(torch_loader, "import_torch", lambda: FakeTorch)

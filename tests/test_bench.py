@@ -388,7 +388,7 @@ def test_a_name_that_is_too_long_for_a_picture_is_told(command):
 
 
 def test_without_torch_its_name_and_the_command_are_told(command, monkeypatch):
-    monkeypatch.setattr(torch_loader, "found", lambda: False)
+    monkeypatch.setattr(torch_loader, "is_installed", lambda: False)
     expected = "threadloader bench: --compare torch: expected torch, found none; write: pip install"
     code, out, err = command("c.json", "--compare", "torch")
     assert (2, "", expected) == (code, out, err[: len(expected)])

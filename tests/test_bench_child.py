@@ -123,7 +123,7 @@ def test_the_memory_that_torch_takes_is_not_the_loaders(measured, monkeypatch, t
         if not there:
             raise ImportError("no torch")
 
-    monkeypatch.setattr(torch_loader, "find", find)
+    monkeypatch.setattr(torch_loader, "import_torch", find)
     monkeypatch.setattr(_child, "Memory", Memory)
     assert 3 == measured("threadloader", {"pin_memory": "auto"})["batches"]
     assert ["torch", "memory"] == done

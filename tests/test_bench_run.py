@@ -106,7 +106,7 @@ class Runner:
 
 @pytest.fixture
 def torch_there(monkeypatch):
-    monkeypatch.setattr(torch_loader, "found", lambda: True)
+    monkeypatch.setattr(torch_loader, "is_installed", lambda: True)
 
 
 def test_settings_are_taken_in_turns_to_and_fro(torch_there):

@@ -247,7 +247,7 @@ def test_torch_put_in_its_place_by_a_program_is_found(monkeypatch):
     stand_in = ModuleType("torch")
     stand_in.__spec__ = None
     monkeypatch.setitem(sys.modules, "torch", stand_in)
-    assert torch_loader.found()
+    assert torch_loader.is_installed()
 
 
 def test_torch_is_given_with_its_data_module_imported(monkeypatch):
@@ -255,7 +255,7 @@ def test_torch_is_given_with_its_data_module_imported(monkeypatch):
     names = ("torch", "torch.utils", "torch.utils.data")
     for name in names:
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    assert sys.modules["torch"] is torch_loader.find()
+    assert sys.modules["torch"] is torch_loader.import_torch()
     monkeypatch.setitem(sys.modules, "torch.utils.data", None)
     with pytest.raises(ImportError):
-        torch_loader.find()
+        torch_loader.import_torch()

@@ -21,12 +21,12 @@ from typing import Any, Self
 
 import numpy as np
 
-__all__ = ["INSTALL", "TorchLoader", "find", "found"]
+__all__ = ["INSTALL", "TorchLoader", "import_torch", "is_installed"]
 
 INSTALL = "pip install torch"
 
 
-def found() -> bool:
+def is_installed() -> bool:
     """Whether torch is installed; nothing is imported."""
     try:
         return importlib.util.find_spec("torch") is not None
@@ -34,7 +34,7 @@ def found() -> bool:
         return True
 
 
-def find() -> Any:
+def import_torch() -> Any:
     """Import torch and give it; an ImportError if it is not installed, or is broken."""
     importlib.import_module("torch.utils.data")
     return importlib.import_module("torch")
@@ -71,7 +71,7 @@ class TorchLoader:
         pin_memory: bool = False,
         reopen: Callable[[Any], bool] = lambda source: False,
     ) -> None:
-        torch = find()
+        torch = import_torch()
         data = torch.utils.data
         self.version = str(torch.__version__)
         self._epoch = 0
@@ -202,12 +202,13 @@ class _Whole(_Samples):
     """Dataset: whole batches, asked for by lists of indices."""
 
     def __getitem__(self, index: Any) -> Any:
-        return len(index), _tensors(find(), self._source.get().take(np.asarray(index, np.int64)))
+        batch = self._source.get().take(np.asarray(index, np.int64))
+        return len(index), _tensors(import_torch(), batch)
 
 
 def _collated(collate: Callable[[list[Any]], Any], samples: list[Any]) -> Any:
     """Collate as the config says, and make tensors of the arrays."""
-    return len(samples), _tensors(find(), collate(samples))
+    return len(samples), _tensors(import_torch(), collate(samples))
 
 
 def _tensors(torch: Any, batch: Any) -> Any:

@@ -65,7 +65,7 @@ def _ours(spec: dict[str, Any], given: dict[str, Any], bounds: dict[str, Any]) -
     config = LoaderConfig(**spec["config"])
     if config.pin_memory:
         with contextlib.suppress(Exception):
-            torch_loader.find()  # before: torch's own memory is not the loader's
+            torch_loader.import_torch()  # before: torch's own memory is not the loader's
     memory, stored = Memory(), storage_bytes()
     source = given_by(given["source"]) if "source" in given else None
     try:
@@ -90,7 +90,7 @@ def _ours(spec: dict[str, Any], given: dict[str, Any], bounds: dict[str, Any]) -
 
 
 def _torch(spec: dict[str, Any], given: dict[str, Any], bounds: dict[str, Any]) -> dict[str, Any]:
-    torch_loader.find()
+    torch_loader.import_torch()
     memory, stored = Memory(), storage_bytes()
     config = LoaderConfig(**spec["config"])
     if "source" in given:

@@ -207,10 +207,10 @@ def _write(path: Path, text: str) -> None:
 
 def _broken_torch() -> str:
     """Say why the torch that is there cannot be imported; "" if it can, or if there is none."""
-    if not torch_loader.found():
+    if not torch_loader.is_installed():
         return ""  # `run` says so
     try:
-        torch_loader.find()
+        torch_loader.import_torch()
     except Exception as error:  # noqa: BLE001 - a broken installation raises what it likes
         return (
             f"--compare torch: expected a torch that can be imported, got {in_words(error)}; "

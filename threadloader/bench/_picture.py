@@ -67,7 +67,19 @@ KINDS = {"sleep": "a sleep", "gil": "Python code", "numpy": "numpy"}
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One plot: what is drawn, and how a value is placed and written."""
+    """One plot: what is drawn, and how a value is placed and written.
+
+    Attributes:
+        top: where it begins, in the picture's y.
+        title: what stands above it.
+        most: the value at its upper end.
+        tick: from one line of the grid to the next.
+        value: gives what is drawn of a row.
+        extent: gives the least and the most of its runs.
+        write: gives the words beside a point.
+        mark: gives those beside a line of the grid.
+        bands: whether the bands of the data wait are drawn.
+    """
 
     top: float
     title: str
@@ -77,6 +89,7 @@ class Plot:
     extent: Callable[[Row], tuple[float, float]]
     write: Callable[[float], str]
     mark: Callable[[float], str]
+    bands: bool = False
 
     def y(self, value: float) -> float:
         """Give where a value stands, in the picture's y."""
@@ -159,6 +172,7 @@ def _plots(report: Report) -> Iterator[Plot]:
             # Far above the bands, tenths tell nothing.
             lambda value: f"{value:.0%}" if value == 0 or value >= 0.3 else percent(value),
             lambda value: f"{100 * value:.3g}%",
+            bands=True,
         )
 
 
@@ -174,7 +188,7 @@ def _frame(plot: Plot, places: dict[int, float]) -> Iterator[str]:
         yield _rule("axis", x, bottom, x, bottom + 5)
         yield _text(x, bottom + 21, str(number), "", "middle")
     yield _text((LEFT + RIGHT) / 2, bottom + 40, "num_workers", "soft", "middle")
-    if "wait" in plot.title:
+    if plot.bands:
         yield from _bands(plot)
 
 

@@ -119,7 +119,7 @@ def _refuse(plan: Plan, options: LoaderConfig) -> None:
     Raises:
         BenchError: torch is not there, or the config has a sampler or exclude.
     """
-    if plan.compare and not torch_loader.found():
+    if plan.compare and not torch_loader.is_installed():
         raise BenchError(
             f"--compare torch: expected torch, found none; write: {torch_loader.INSTALL}",
             usage=True,

@@ -16,6 +16,7 @@ __all__ = [
     "order",
     "other_process",
     "other_thread",
+    "process_differs",
     "reopened",
     "repeat",
     "reused",
@@ -59,11 +60,11 @@ _SAFE = {
 }
 
 
-PERHAPS = (
-    "perhaps a generator without a seed, an array that was never filled (numpy.empty), a clock "
-    "that was not stopped (numpy.datetime64('now'), datetime.now() in another module), where an "
-    "object lies (its address, id(), or a hash() made of it), something that it keeps where nobody "
-    "has looked, or something outside of the program"
+_PERHAPS = (
+    "perhaps there is a generator without a seed, an array that was never filled (numpy.empty), a "
+    "clock that was not stopped (numpy.datetime64('now'), datetime.now() in another module), where "
+    "an object lies (its address, id(), or a hash() made of it), something kept where nobody has "
+    "looked, or something outside of the program"
 )
 
 
@@ -112,8 +113,8 @@ def not_repeatable(part: str, *evidence: str) -> Cause:
         part=part,
         kind="not-repeatable",
         says=f"the {part} is not repeatable: it gives something else when the same is asked of it",
-        evidence=(*evidence, PERHAPS),
-        advice=_ALONE[part],
+        evidence=evidence,
+        advice=f"{_ALONE[part]}; {_PERHAPS}",
     )
 
 
@@ -191,34 +192,38 @@ def other_thread(part: str, name: str, error: str) -> Cause:
     )
 
 
-def other_process(part: str, shown: str, *, alike: bool = False, hashed: bool = False) -> Cause:
-    """Say that another process gives something else.
+def process_differs(what: str) -> Cause:
+    """Say that another process gives something else; no part is known to be at fault."""
+    says = "another process gives something else"
+    advice = "leave out what each process has of its own: hash() of text, the order of a set, "
+    advice += "what is drawn without a seed and kept, id()"
+    return Cause(part="", kind="other-process", says=says, evidence=(what,), advice=advice)
+
+
+def other_process(part: str, call: str, *, alike: bool, hashed: bool) -> Cause:
+    """Say that a part gives something else in another process.
 
     Args:
-        part: the part that does; "" where it is not known.
-        shown: the name of a call that does; without a part, what was found instead.
+        part: the part.
+        call: the name of a call that does.
         alike: whether two other processes that hash str alike gave the same as each other.
         hashed: whether a third, which hashes str in another way, gave something else than those.
     """
-    if not part:
-        says, evidence = "another process gives something else", shown
-        advice = "leave out what each process has of its own: hash() of text, the order of a set, "
-        advice += "what is drawn without a seed and kept, id()"
-    elif not alike:
+    if not alike:
         says = f"the {part} depends on what each process draws, or has, for itself"
-        evidence = f"{shown} gave something else in another process, and yet another in a second"
+        evidence = f"{call} gave something else in another process, and yet another in a second"
         advice = "seed what is drawn once and kept, as when a module is imported or under "
         advice += "functools.cache; leave out what each process has of its own, such as id()"
     elif hashed:
         says = f"the {part} depends on how str are hashed, which differs from process to process: "
         says += "on hash(), or on the order of a set"
-        evidence = f"{shown} gave something else in another process, the same in a second one with "
+        evidence = f"{call} gave something else in another process, the same in a second one with "
         evidence += "the same PYTHONHASHSEED, and yet another with another one"
         advice = "sorted(...) of a set before its order counts; zlib.crc32 or hashlib in place of "
         advice += "hash()"
     else:
         says = f"the {part} depends on something that the process has kept from before"
-        evidence = f"{shown} gave something else in another process, and that in each of three"
+        evidence = f"{call} gave something else in another process, and that in each of three"
         advice = f"{_ALONE[part]}; not on what earlier calls have left, nor on the order of a set"
     return Cause(part=part, kind="other-process", says=says, evidence=(evidence,), advice=advice)
 

@@ -247,7 +247,7 @@ def _in_threads(
 def _locked(case: Case, tape: Tape, depth: int) -> Cause:
     """Look whether whole runs still differ with a lock around one part, or around all."""
     given = {"source": True, "transform": case.transform, "collate": case.collate}
-    parts = tuple(name for name in PARTS if given[name])
+    parts = tuple(name for name in PARTS if given[name] is not None)
 
     def count(*guarded: str) -> int:
         return sum(differs(case, tape, depth, guarded) for _ in range(TRIES))

@@ -53,7 +53,7 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
             return {"results": results(case, spec["indices"])}
         given = spec["tape"]
         tape = Tape(given["epochs"])
-        tape.whole, tape.steps, tape.of_epoch = (given[it] for it in ("whole", "steps", "of_epoch"))
+        tape.whole, tape.steps = given["whole"], given["steps"]
         for epoch, number, content, dealt, error, step, what in given["marks"]:
             mark = Mark(bytes.fromhex(content), bytes.fromhex(dealt), error, step)
             tape.marks[epoch, number] = mark

@@ -62,7 +62,7 @@ class Process:
             if place >= run.begins[0]
         ]
         given = {"marks": marks, "begins": run.begins}
-        given |= {name: getattr(tape, name) for name in ("epochs", "whole", "steps", "of_epoch")}
+        given |= {name: getattr(tape, name) for name in ("epochs", "whole", "steps")}
         answer = self._ask({"tape": given}, _seeds()[0])
         if "error" in answer:
             return Difference(run=str(run), kind="run", what=answer["error"]), []
@@ -85,17 +85,15 @@ class Process:
             for seed in (one, one, other):
                 answer = self._ask({"indices": list(indices)}, seed)
                 if "error" in answer:
-                    return _cause_texts.other_process("", answer["error"])
+                    return _cause_texts.process_differs(answer["error"])
                 there.append(answer["results"])
             again = results(self._case, indices)
         except LostError as error:
-            return _cause_texts.other_process("", str(error))
+            return _cause_texts.process_differs(str(error))
         except Exception as error:  # the difference is told all the same
             if from_signal(error):
                 raise
-            return _cause_texts.other_process(
-                "", f"the experiments themselves failed: {told(error)}"
-            )
+            return _cause_texts.process_differs(f"the experiments themselves failed: {told(error)}")
         first, second, third = there
         for part, calls in here.items():
             for name in calls:
@@ -106,8 +104,8 @@ class Process:
             if names:
                 alike, hashed = first[part] == second[part], first[part] != third[part]
                 return _cause_texts.other_process(part, names[0], alike=alike, hashed=hashed)
-        return _cause_texts.other_process(
-            "", "no call of one part by itself gave something else there"
+        return _cause_texts.process_differs(
+            "no call of one part by itself gave something else there"
         )
 
     def _ask(self, what: Mapping[str, Any], seed: str) -> dict[str, Any]:

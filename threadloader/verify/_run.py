@@ -15,14 +15,14 @@ from ..errors import ConfigError, Problem
 from ..loader import deal_of
 from ._case import CODE, Case
 from ._cause_texts import CHANGED
-from ._causes import causes, faults
+from ._causes import Glance, causes, faults
 from ._difference import ShortError, compared
 from ._plan import DEEP, Plan, runs
 from ._probe import CALLS
 from ._process import LostError, Process, other_run
 from ._progress import Progress
 from ._record import FIRST, Tape, record
-from ._report import Failure, Report
+from ._report import Cause, Difference, Failure, Report
 
 __all__ = ["run"]
 
@@ -157,24 +157,25 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
         outcomes.append((run, difference is None))
         if difference is not None and first is None:
             first, indices, elsewhere = difference, [*around, *indices], there
-    failed = ""
-    if first is None:
-        found, dangers, failed = faults(case, indices)
-    elif case.stamp() != before:  # experiments on changed files say nothing of the runs
-        found, dangers = (CHANGED,), ()
-    elif process is not None and elsewhere:
-        # First what this process shows as well, such as that each run draws something else.
-        found, _, failed = faults(case, indices, CALLS)
-        found, dangers = found or (process.cause(indices),), ()
-    else:
 
+    def search(difference: Difference) -> tuple[Cause, ...]:
         def tell(what: str) -> None:
             shown.begin(expected, expected, f"looking for the cause: {what}")
 
         alone = any(run.again and not it for run, it in outcomes)
-        found = causes(case, tape, first, indices, depth=deep, alone=alone, tell=tell)
-        dangers = ()
-    left += [failed] if failed else []
+        return causes(case, tape, difference, indices, depth=deep, alone=alone, tell=tell)
+
+    if first is None:
+        glance = faults(case, indices)
+    elif case.stamp() != before:  # experiments on changed files say nothing of the runs
+        glance = Glance((CHANGED,))
+    elif process is not None and elsewhere:
+        # First what this process shows as well, such as that each run draws something else.
+        glance = faults(case, indices, CALLS)
+        glance = Glance(glance.causes or (process.cause(indices),), failed=glance.failed)
+    else:
+        glance = Glance(search(first))
+    left += [glance.failed] if glance.failed else []
     return Report(
         config=name,
         epochs=epochs,
@@ -187,8 +188,8 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
         runs=tuple(outcomes),
         not_compared=tuple(left),
         difference=first,
-        causes=found,
-        dangers=dangers,
+        causes=glance.causes,
+        dangers=glance.dangers,
         failures=tuple(
             Failure(place[0], tape.marks[place].step, error) for place, error in tape.errors.items()
         ),
