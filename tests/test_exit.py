@@ -3,6 +3,7 @@
 Seen in child interpreters, but for the steps of a hook and of a close.
 """
 
+import atexit
 import os
 import signal
 import sys
@@ -273,6 +274,25 @@ def test_a_close_that_fails_at_the_exit_is_told_and_leaves_no_other_one_open(run
     )
     assert ["closed True"] * 2 == child.stdout.splitlines()
     assert "ValueError: my own" in child.stderr
+
+
+def test_what_is_open_is_closed_before_the_packages_end_that_were_there_before_it(run_child):
+    """A package that is imported after threadloader ends what its reads need, as zarr does."""
+    child = run_child(
+        BEGIN + CLOSING + "atexit.register(lambda: print('the package has ended'))\n"
+        "kept = open_loader(8, num_workers=0)\n",
+        timeout=60,
+    )
+    assert ["closed True", "the package has ended"] == child.stdout.splitlines()
+
+
+def test_of_many_loaders_one_exit_function_stays():
+    """Python counts those as well that were taken back."""
+    counts = []
+    for _ in range(3):  # the first imports what it needs
+        with Loader({"num_workers": 0}, range(3)):
+            counts.append(atexit._ncallbacks())
+    assert counts[1] == counts[2]
 
 
 def test_all_that_is_open_is_told_to_end_before_one_is_waited_for(monkeypatch):
