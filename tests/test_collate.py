@@ -229,6 +229,16 @@ class Unit(np.ndarray):
         ([Odd()], (0,), "row 0 has a test_collate.Odd, which cannot be stacked"),
         ([collections.UserDict(a=1)], (0,), "which cannot be stacked; return a dict of its fields"),
         ([make_dataclass("P", ["x"])(1)], (0,), "cannot be stacked; return a dict of its fields"),
+        (
+            [make_dataclass("Stored", ["x"], namespace={"__array__": lambda self: 0})(1)],
+            (0,),
+            "cannot be stacked; return numpy arrays from the transform",
+        ),
+        (
+            [type("Scalar", (), {"as_py": lambda self: 1})()],
+            (0,),
+            "cannot be stacked; return its as_py() from the transform",
+        ),
         ([Fraction(1)], (0,), "row 0 has a fractions.Fraction, which cannot"),
         ([{"x": {1}}], (0,), "field 'x': row 0 has a builtins.set, which cannot"),
         ([1 + 2j], (0,), "row 0 has a builtins.complex, which cannot"),

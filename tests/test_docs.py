@@ -57,7 +57,7 @@ FILES = {
     "digits.npz": functools.partial(shutil.copy, ROOT / "examples" / "data" / "digits.npz"),
 }
 
-OPTIONAL = ("torch", "jax", "PIL", "sklearn", "tokenizers")
+OPTIONAL = ("torch", "jax", "PIL", "sklearn", "tokenizers", "h5py")
 
 
 @dataclass(frozen=True)

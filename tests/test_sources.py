@@ -50,6 +50,44 @@ class ArrowTable:
         return (1, 2)
 
 
+class PolarsFrame:
+    """A table of polars, as far as we look at it: its length is that of a column."""
+
+    __module__ = "polars.dataframe.frame"
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, row):
+        return self
+
+    def to_dicts(self):
+        raise NotImplementedError
+
+
+class Column:
+    """A column of pyarrow, as far as we look at it: it becomes an array, and has no shape."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, row):
+        return row
+
+    def __array__(self):
+        raise NotImplementedError
+
+
+class Masking:
+    """A variable of netCDF4, as far as we look at it."""
+
+    def set_auto_mask(self, on):
+        raise NotImplementedError
+
+    def chunking(self):
+        raise NotImplementedError
+
+
 class Dataset:
     """The base of torch's datasets, as far as we look at it."""
 
@@ -208,6 +246,18 @@ def test_samples_of_no_shape_raise_nothing_when_they_are_looked_at(monkeypatch):
         (Series(), "got Series; its [] goes by label, not by position: give its values, as s.to_n"),
         (ArrowTable(), "its [] gives columns: give its rows, as table.to_pylist() does, or an ob"),
         (type("RecordBatch", (ArrowTable,), {})(), "got RecordBatch; its [] gives columns"),
+        (
+            PolarsFrame(),
+            "its [] gives tables: give its rows, as df.to_dicts() does, or a dict of arr",
+        ),
+        (
+            (Column(), Column()),
+            "a numpy array (field 0), got Column; give numpy.asarray(...) of it",
+        ),
+        (
+            {"x": Masking()},
+            "got Masking; give its [:], which shows what is masked, if it fits into memory",
+        ),
         (Sparse(), "got Sparse; its rows are matrices: give its toarray(), or an object of your"),
         (DictOfKeys(), "got DictOfKeys; its rows are matrices: give its toarray(), or an object"),
         ({"x": Sparse()}, "expected a numpy array (field 'x'), got Sparse; give its toarray()"),

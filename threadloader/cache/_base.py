@@ -103,6 +103,8 @@ class Cache:
         if self._said_foreign.acquire(blocking=False):
             text = "cache: a sample has %s, which cannot be kept, so it is prepared each time; "
             hint = "return numpy arrays, numbers and texts, in dicts, lists or tuples"
+            if "dtype" in str(error):
+                hint = "convert it with astype, as to float64"
             log("warning", text + hint, error)
 
     def stats(self) -> CacheStats:

@@ -92,8 +92,11 @@ def has_texts(value: Any, deep: int = 8) -> bool:
 
 def unfit(value: Any) -> str:
     """Say what to do about a value that cannot be stacked."""
-    if isinstance(value, Mapping) or hasattr(type(value), "__dataclass_fields__"):
+    fields = hasattr(type(value), "__dataclass_fields__") and not is_foreign_array(value)
+    if isinstance(value, Mapping) or fields:
         return "return a dict of its fields from the transform, or give collate=... in code"
+    if hasattr(type(value), "as_py"):  # a value of pyarrow
+        return "return its as_py() from the transform, or give collate=... in code"
     if not isinstance(value, np.ndarray):
         return ARRAYS
     # Newer numpy imports numpy.ma at its first use; that may be here, where there is an error.

@@ -21,6 +21,10 @@ _PLAIN_TYPES = (np.ndarray, np.memmap, np.recarray)
 _Array: TypeAlias = "npt.NDArray[Any]"
 
 
+_STORED = ("chunks", "chunking", "chunk_layout")
+"""Attributes of arrays that lie in files: those of h5py and zarr, netCDF4, tensorstore."""
+
+
 def is_sparse(data: Any) -> bool:
     """Tell whether ``data`` is a sparse matrix of scipy; scipy need not be installed.
 
@@ -48,9 +52,11 @@ def checked(kind: str, label: str, field: Any) -> _Array:
             hint = "the mask would be lost: give array.filled(value) and the mask as two fields"
             raise refusal("an array without a mask", name, hint)
         more = ", without what its class adds" if isinstance(field, np.ndarray) else samples
-        if hasattr(type(field), "chunks"):  # of a file, as those of h5py and zarr
+        if any(hasattr(type(field), name) for name in _STORED):
             more = f" if it fits into memory, else an object of your own for its samples{samples}"
         dense = "its toarray()" if is_sparse(field) else f"numpy.asarray(...) of it{more}"
+        if hasattr(type(field), "set_auto_mask"):  # of netCDF4, whose mask that would lose
+            dense = f"its [:], which shows what is masked,{more}"
         if field is None or np.isscalar(field):
             dense = "one value for each sample, or leave it out"
         elif isinstance(field, Mapping):
@@ -59,7 +65,9 @@ def checked(kind: str, label: str, field: Any) -> _Array:
             dense = "it alone: it has samples of its own"
         raise refusal("a numpy array", name, f"give {dense}")
     if field.dtype.hasobject:
-        hint = "convert it with astype, or give a list of samples"
+        hint = (
+            "convert it with astype, which makes texts of None and NaN, or give a list of samples"
+        )
         raise refusal("numbers, or strings of a fixed width", f"dtype {field.dtype}", hint)
     if field.ndim == 0:
         hint = f"give one sample a row{samples}"

@@ -46,8 +46,8 @@ def as_source(data: Any) -> Any:
     got = name_of(kind)
     if is_sparse(data):
         hint = (
-            "its rows are matrices: give its toarray(), or an object of your own whose "
-            "take(indices) gives matrix[indices].toarray()"
+            "its rows are matrices: give its toarray(), or an object of your own with a length, "
+            "an [], and a take(indices) that gives matrix[indices].toarray()"
         )
     elif isinstance(data, Mapping) and _is_options(data):
         got = "an object of options"
@@ -55,7 +55,13 @@ def as_source(data: Any) -> Any:
     elif _is_arrow(kind):
         hint = (
             "its [] gives columns: give its rows, as table.to_pylist() does, or an object of your "
-            "own whose take(indices) gives a dict of arrays of table.take(indices)"
+            "own with a length, an [], and a take(indices) that gives a dict of arrays of "
+            "table.take(indices)"
+        )
+    elif _is_polars(kind):
+        hint = (
+            "its [] gives tables: give its rows, as df.to_dicts() does, or a dict of arrays, as "
+            "{column.name: column.to_numpy() for column in df}"
         )
     elif _is_labelled(kind):
         hint = (
@@ -95,8 +101,11 @@ def _is_array(part: Any) -> bool:
     if isinstance(part, np.ndarray):  # also one without dimensions, which is refused
         return True
     try:  # single values, of numpy and of other libraries, do not count
-        # With a default: many samples may have no shape, and handling an error takes long.
-        return hasattr(type(part), "__array__") and len(getattr(part, "shape", ())) > 0
+        if not hasattr(type(part), "__array__"):  # first: handling an error takes long
+            return False
+        # Columns of pyarrow and awkward have a length and no shape.
+        bare = not hasattr(part, "shape")
+        return hasattr(type(part), "__len__") if bare else len(part.shape) > 0
     except Exception as error:  # a sample may be anything, and have any shape or none
         if from_signal(error):
             raise
@@ -132,6 +141,14 @@ def _is_arrow(kind: type) -> bool:
     for each in kind.__mro__:
         if "__getitem__" in vars(each):
             return str(each.__module__).startswith("pyarrow.") and hasattr(kind, "column_names")
+    return False
+
+
+def _is_polars(kind: type) -> bool:
+    """Tell whether an ``[]`` of this class gives tables, as in those of polars; told without it."""
+    for each in kind.__mro__:
+        if "__getitem__" in vars(each):
+            return str(each.__module__).startswith("polars.") and hasattr(kind, "to_dicts")
     return False
 
 
