@@ -12,13 +12,10 @@ characters per second, and the data wait of each epoch.
 
 import argparse
 import math
-import sys
-from dataclasses import replace
 from glob import escape
 from pathlib import Path
-from typing import Any
 
-import needs  # noqa: F401 (first: it says what is missing)
+from needs import run  # first: it says what is missing
 
 # isort: split
 import numpy as np
@@ -26,7 +23,7 @@ from english import english, write_whole
 from guesser import IGNORED, Guesser
 from waiting import wait
 
-from threadloader import Loader, LoaderConfig, LoaderError
+from threadloader import Loader
 
 CONFIG = Path(__file__).resolve().with_suffix(".json")
 CHARACTERS = 128  # ASCII; anything else is read as "?"
@@ -39,10 +36,10 @@ def encode(line: str) -> dict[str, np.ndarray]:
     return {"x": codes[:-1], "y": codes[1:]}
 
 
-def train(config: LoaderConfig, epochs: int) -> None:
-    """Trains a model from a config, printing a line per epoch."""
-    model = Guesser(CHARACTERS, BEFORE, np.random.default_rng(config.seed))
-    with Loader(config, transform=encode) as batches:
+def train(loader: Loader, epochs: int) -> None:
+    """Trains a model, printing a line per epoch."""
+    model = Guesser(CHARACTERS, BEFORE, np.random.default_rng(loader.config.seed))
+    with loader as batches:
         before = batches.stats()
         for epoch in batches.epochs(epochs):
             bits, characters = 0.0, 0
@@ -70,29 +67,20 @@ def main(argv: list[str] | None = None) -> int:
     if options.epochs < 1 or (options.workers or 0) < 0:
         parser.error("expected --epochs >= 1 and --workers >= 0")
 
-    config = Loader(CONFIG).config
-    source: dict[str, Any] = dict(config.source)
+    loader = Loader(CONFIG, transform=encode)
+    if options.workers is not None:
+        loader = loader.replace(num_workers=options.workers)
+    source = loader.config.source
     text = CONFIG.parent / source["path"]
     if options.folder:
         text = options.folder.resolve() / text.name
-    # A LoaderConfig has no folder that a path could start at; and a path may be a pattern.
-    source["path"] = escape(str(text))
-    workers = config.num_workers if options.workers is None else options.workers
-    config = replace(config, source=source, num_workers=workers)
-    try:
-        write_whole(text, english().encode())
-    except OSError as error:
-        raise OSError(f"cannot write the text: {error}; name a --folder of your own") from error
+        # A path may be a pattern, and this one means itself.
+        loader = loader.replace(source={**source, "path": escape(str(text))})
+    write_whole(text, english().encode())
     print(f"{text.stat().st_size:,} bytes of English in {text.name}")
-    train(config, options.epochs)
+    train(loader, options.epochs)
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (LoaderError, OSError) as error:
-        sys.exit(f"characters.py: {error}")
-    except KeyboardInterrupt:
-        print("\ninterrupted: the loader is closed", file=sys.stderr)
-        sys.exit(130)
+    run(main)

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import needs  # noqa: F401 (first: it says what is missing)
+from needs import PROGRAM, run  # first: it says what is missing
 
 # isort: split
 import numpy as np
@@ -24,7 +24,7 @@ from english import english
 from guesser import Guesser
 from waiting import wait
 
-from threadloader import ConfigError, Loader, LoaderError
+from threadloader import Loader
 
 CONFIG = Path(__file__).resolve().with_name("cpp_trainer.json")
 WINDOW = 64  # characters of a sample
@@ -81,18 +81,13 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("expected --epochs >= 1")
 
     source = Windows(np.frombuffer(english().encode("ascii", "replace"), np.uint8))
-    try:
-        loader = Loader(f"{options.config}#/training", source, unknown="ignore")
-    except (ConfigError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
+    loader = Loader(f"{options.config}#/training", source, unknown="ignore")
     try:
         whole: dict[str, Any] = json.loads(without_comments(options.config.read_text("utf-8-sig")))
         model = guesser(whole["model"], whole["training"]["learning_rate"], loader.config.seed)
     except (ValueError, KeyError, TypeError) as error:
         told = f"{options.config}: expected the options of the model, got {error!r}"
-        print(told, file=sys.stderr)
-        return 1
+        sys.exit(f"{PROGRAM}: {told}")
     with loader as batches:
         before = batches.stats()
         for epoch in batches.epochs(options.epochs):
@@ -113,10 +108,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (LoaderError, OSError) as error:
-        sys.exit(f"cpp_config: {error}")
-    except KeyboardInterrupt:
-        print("\ninterrupted: the loader is closed", file=sys.stderr)
-        sys.exit(130)
+    run(main)

@@ -13,29 +13,19 @@ batches, so that their losses are the same to the last digit.
 """
 
 import argparse
-import math
-import os
-import sys
 import time
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-# tools/demo runs this file, and its name is what was typed then.
-PROGRAM = os.environ.get("THREADLOADER_PROGRAM", "digits.py")
+from needs import PROGRAM, run  # first: it says what is missing
 
-try:
-    import numpy as np
+# isort: split
+import numpy as np
+from waiting import wait
 
-    from threadloader import Loader, LoaderConfig, LoaderError
-    from threadloader.sources import open_source
-except ImportError as error:
-    root = Path(__file__).resolve().parent.parent
-    command = f'{sys.executable} -m pip install "{root}"'
-    sys.exit(f"{PROGRAM}: {error}; install what it needs: {command}")
-except KeyboardInterrupt:
-    sys.exit(130)
+from threadloader import Loader
+from threadloader.sources import open_source
 
 CONFIG = Path(__file__).resolve().with_suffix(".json")
 # The file has no order that matters, so every sixth image makes a fair test set: 299
@@ -47,25 +37,23 @@ MOMENTUM = 0.9
 
 
 class SmallBoard:
-    """A part of a source, every sample of it as slow as on a small board's storage.
+    """A source, every sample of it as slow as on a small board's storage.
 
     Args:
         source: the source to read from.
-        indices: which of its samples, ``(n,)`` int64.
         read_ms: milliseconds that a read takes; the thread waits and computes nothing.
     """
 
-    def __init__(self, source: Any, indices: np.ndarray, read_ms: float) -> None:
+    def __init__(self, source: Any, read_ms: float) -> None:
         self.source = source
-        self.indices = indices
         self.read_seconds = read_ms / 1000
 
     def __len__(self) -> int:
-        return len(self.indices)
+        return len(self.source)
 
     def __getitem__(self, index: int) -> dict[str, np.ndarray]:
         time.sleep(self.read_seconds)
-        return self.source[int(self.indices[index])]
+        return self.source[index]
 
 
 def prepare(sample: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -125,16 +113,14 @@ class Network:
         return float((self.outputs(x)[-1].argmax(axis=1) == y).mean())
 
 
-def train(
-    config: LoaderConfig, source: SmallBoard, network: Network, epochs: int
-) -> tuple[list[float], str]:
+def train(loader: Loader, network: Network, epochs: int) -> tuple[list[float], str]:
     """Trains a network, printing a line per epoch.
 
     Returns:
         The mean loss of each epoch, and the data wait of the run in words.
     """
     losses = []
-    with Loader(config, source=source, transform=prepare) as batches:
+    with loader as batches:
         before = batches.stats()
         for epoch in batches.epochs(epochs):
             rate = RATE * (1 - len(losses) / epochs)
@@ -149,12 +135,6 @@ def train(
         return losses, wait(batches.stats())
 
 
-def wait(stats: Any) -> str:
-    """Gives the data wait of some statistics in words: ``0.4% (excellent)``."""
-    # Rounded down, as the bands are: 0.96% is still excellent, and 1.0% is not.
-    return f"{math.floor(stats.data_wait_fraction * 1000) / 10:.1f}% ({stats.data_wait_band})"
-
-
 def main(argv: list[str] | None = None) -> int:
     """Trains twice, compares, and tests."""
     parser = argparse.ArgumentParser(
@@ -167,22 +147,23 @@ def main(argv: list[str] | None = None) -> int:
     if options.epochs < 1 or options.workers < 1 or not 0 <= options.read_ms <= 1000:
         parser.error("expected --epochs and --workers >= 1, and --read-ms in 0..1000")
 
-    config = Loader(CONFIG).config
-    configs = [replace(config, num_workers=workers) for workers in (0, options.workers)]
-    digits = open_source(config.source, CONFIG.parent)
-    kept = np.arange(len(digits)) % TEST_EVERY == TEST_EVERY - 1
-    source = SmallBoard(digits, np.flatnonzero(~kept), options.read_ms)
-    tests = [prepare(digits[int(index)]) for index in np.flatnonzero(kept)]
-    print(f"{len(digits)} digits: {len(source)} to train on, {len(tests)}, every sixth, to test")
+    digits = open_source(Loader(CONFIG).config.source, CONFIG.parent)
+    kept = list(range(TEST_EVERY - 1, len(digits), TEST_EVERY))
+    source = SmallBoard(digits, options.read_ms)
+    loader = Loader(CONFIG, source, transform=prepare).replace(exclude=kept)
+    loaders = [loader.replace(num_workers=workers) for workers in (0, options.workers)]
+    tests = [prepare(digits[index]) for index in kept]
+    learnt = len(digits) - len(kept)
+    print(f"{len(digits)} digits: {learnt} to train on, {len(tests)}, every sixth, to test")
     if options.read_ms:
-        wait = f"{options.read_ms} ms, as on a small board's storage (--read-ms)"
-        print(f"each read made to wait {wait}")
+        cost = f"{options.read_ms} ms, as on a small board's storage (--read-ms)"
+        print(f"each read made to wait {cost}")
 
     runs = []
-    for config in configs:
-        print(f"num_workers {config.num_workers}:")
-        network = Network(np.random.default_rng(config.seed))
-        runs.append(train(config, source, network, options.epochs))
+    for loader in loaders:
+        print(f"num_workers {loader.config.num_workers}:")
+        network = Network(np.random.default_rng(loader.config.seed))
+        runs.append(train(loader, network, options.epochs))
 
     (alone, slow), (together, fast) = runs
     gap = max(abs(a - b) for a, b in zip(alone, together, strict=True))
@@ -194,13 +175,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except BrokenPipeError:  # whoever read it has gone; what is left to print goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except (LoaderError, OSError) as error:
-        sys.exit(f"{PROGRAM}: {error}")
-    except KeyboardInterrupt:
-        print("\ninterrupted: the loader is closed", file=sys.stderr)
-        sys.exit(130)
+    run(main)

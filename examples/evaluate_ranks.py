@@ -23,15 +23,14 @@ import math
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
-import needs  # noqa: F401 (first: it says what is missing)
+from needs import run  # first: it says what is missing
 
 # isort: split
 import numpy as np
 
-from threadloader import Loader, LoaderConfig, LoaderError
+from threadloader import Loader
 from threadloader.sources import open_source
 
 CONFIG = Path(__file__).resolve().with_suffix(".json")
@@ -74,18 +73,17 @@ def evaluate(means: np.ndarray, image: np.ndarray, label: int) -> tuple[float, b
     return loss, scores.index(best) == label
 
 
-def results_of(config: LoaderConfig, samples: int | None) -> Results:
-    """Evaluates the shard of this process.
+def results_of(loader: Loader, means: np.ndarray) -> Results:
+    """Evaluates what a loader gives, the shard of this process, by the mean images.
 
     Returns:
         For each row that the loader gave, padding too, in the order of the steps:
         ``indices`` int64, ``valid`` bool, ``losses`` float64, ``right`` bool.
     """
-    means, source = prepare(samples)
     indices: list[int] = []
     valid: list[bool] = []
     each: list[tuple[float, bool]] = []
-    with Loader(config, source) as batches:
+    with loader as batches:
         for batch in batches:
             rows = zip(batch["images"], batch["labels"].tolist(), strict=True)
             each += [evaluate(means, image, label) for image, label in rows]
@@ -99,11 +97,11 @@ def results_of(config: LoaderConfig, samples: int | None) -> Results:
     }
 
 
-def run_ranks(ranks: int, options: list[str]) -> Results | None:
-    """Runs a process for each rank.
+def run_ranks(ranks: int, options: list[str]) -> Results:
+    """Runs a process for each rank and gives the rows of all, rank after rank.
 
-    Returns:
-        The rows of all ranks, rank after rank; None when a rank failed, which is told.
+    Raises:
+        ChildProcessError: a rank failed.
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, "--ranks", str(ranks), "--folder", folder, *options]
@@ -119,8 +117,7 @@ def run_ranks(ranks: int, options: list[str]) -> Results | None:
         failed = [f"{code} of rank {rank}" for rank, code in enumerate(codes) if code]
         if failed:
             told = f"expected exit code 0 of every rank, got {', '.join(failed)}"
-            print(f"evaluate_ranks: {told}", file=sys.stderr)
-            return None
+            raise ChildProcessError(told)
         parts = []
         for rank in range(ranks):
             with np.load(Path(folder, f"rank-{rank}.npz")) as file:
@@ -164,21 +161,20 @@ def main(argv: list[str] | None = None) -> int:
     if options.rank is not None and not 0 <= options.rank < options.ranks:
         parser.error("expected --rank from 0 to below --ranks")
 
-    config = Loader(CONFIG).config
+    means, arrays = prepare(options.samples)
+    loader = Loader(CONFIG, arrays)
     if options.workers is not None:
-        config = replace(config, num_workers=options.workers)
+        loader = loader.replace(num_workers=options.workers)
     if options.rank is not None:
-        shard = {**config.shard, "index": options.rank, "count": options.ranks}
-        results = results_of(replace(config, shard=shard), options.samples)
+        shard = {**loader.config.shard, "index": options.rank, "count": options.ranks}
+        results = results_of(loader.replace(shard=shard), means)
         np.savez(options.folder / f"rank-{options.rank}.npz", **results)
         return 0
 
-    alone = results_of(config, options.samples)
+    alone = results_of(loader, means)
     given = (("--samples", options.samples), ("--workers", options.workers))
     passed_on = [word for pair in given if pair[1] is not None for word in map(str, pair)]
     together = run_ranks(options.ranks, passed_on)
-    if together is None:
-        return 1
     n, rows, real = len(alone["indices"]), len(together["valid"]), int(together["valid"].sum())
     print(f"{n:,} samples on {options.ranks} ranks: {rows:,} rows, {rows - real} of them padding")
     expected, got = metrics_of(alone, n), metrics_of(together, n)
@@ -191,10 +187,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (LoaderError, OSError) as error:
-        sys.exit(f"evaluate_ranks: {error}")
-    except KeyboardInterrupt:
-        print("\ninterrupted: the loader is closed", file=sys.stderr)
-        sys.exit(130)
+    run(main)

@@ -8,42 +8,22 @@ step before: a batch's arrays go into a jitted function as they are. Needs jax.
 
 import argparse
 import sys
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import needs  # noqa: F401 (first: it says what is missing)
+from needs import PROGRAM, run  # first: it says what is missing
 
 # isort: split
 import numpy as np
 
-from threadloader import Loader, LoaderError
-from threadloader.sources import open_source
+from threadloader import Loader
 
 CONFIG = Path(__file__).resolve().with_suffix(".json")
-TEST_EVERY = 6  # every sixth image is kept to test with; the file has no order that matters
+# Every sixth of the 1,797 images is kept to test with; the file has no order that matters.
+TESTS = list(range(5, 1797, 6))
 LAYERS = (64, 256, 10)
 RATE = 0.2
-
-
-class Part:
-    """Some samples of a source.
-
-    Args:
-        source: the source to read from.
-        indices: which of its samples, ``(n,)`` int64.
-    """
-
-    def __init__(self, source: Any, indices: np.ndarray) -> None:
-        self.source = source
-        self.indices = indices
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
-        return self.source[int(self.indices[index])]
 
 
 def prepare(sample: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -64,8 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         import jax
         import jax.numpy as jnp
     except ImportError as error:
-        print(f"jax_digits: expected jax, got: {error}; pip install jax", file=sys.stderr)
-        return 1
+        sys.exit(f"{PROGRAM}: expected jax, got: {error}; pip install jax")
 
     def logits(weights: list[Any], x: Any) -> Any:
         for weight, shift in weights[:-1]:
@@ -82,20 +61,19 @@ def main(argv: list[str] | None = None) -> int:
         value, slopes = jax.value_and_grad(loss)(weights, x, y)
         return jax.tree.map(lambda w, slope: w - RATE * slope, weights, slopes), value
 
-    config = Loader(CONFIG).config
+    loader = Loader(CONFIG, transform=prepare)
     if options.workers is not None:
-        config = replace(config, num_workers=options.workers)
-    digits = open_source(config.source, CONFIG.parent)
-    kept = np.arange(len(digits)) % TEST_EVERY == TEST_EVERY - 1
-    tests = [prepare(digits[int(index)]) for index in np.flatnonzero(kept)]
-    x, y = (np.stack(column) for column in zip(*tests, strict=True))
-    rng = np.random.default_rng(config.seed)
+        loader = loader.replace(num_workers=options.workers)
+    to_test = loader.replace(sampler={"type": "subset", "indices": TESTS}, batch_size=len(TESTS))
+    with to_test as batches:
+        x, y = next(iter(batches))
+    rng = np.random.default_rng(loader.config.seed)
     weights: list[Any] = [
         (jnp.asarray(rng.normal(0, (2 / wide) ** 0.5, (wide, high)), "float32"), jnp.zeros(high))
         for wide, high in pairwise(LAYERS)
     ]
     print(f"jax {jax.__version__} on {jax.devices()[0].platform}")
-    with Loader(config, Part(digits, np.flatnonzero(~kept)), transform=prepare) as batches:
+    with loader.replace(exclude=TESTS) as batches:
         for epoch in batches.epochs(options.epochs):
             values = []
             for images, labels in epoch:
@@ -112,10 +90,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (LoaderError, OSError) as error:
-        sys.exit(f"jax_digits: {error}")
-    except KeyboardInterrupt:
-        print("\ninterrupted: the loader is closed", file=sys.stderr)
-        sys.exit(130)
+    run(main)

@@ -21,15 +21,14 @@ import argparse
 import json
 import re
 import statistics
-import sys
 import time
 from collections import Counter
-from dataclasses import replace
+from contextlib import closing
 from glob import escape
 from pathlib import Path
 from typing import Any
 
-import needs  # noqa: F401 (first: it says what is missing)
+from needs import run  # first: it says what is missing
 
 # isort: split
 import numpy as np
@@ -37,7 +36,7 @@ from english import english, write_whole
 from guesser import Guesser
 from waiting import wait
 
-from threadloader import Loader, LoaderConfig, LoaderError
+from threadloader import Loader
 from threadloader.adapters.launcher import shard_of_process
 from threadloader.sources import open_source
 
@@ -85,10 +84,11 @@ class Slow:
         return self.source[index]
 
 
-def train(config: LoaderConfig, source: Any, epochs: int) -> None:
+def train(loader: Loader, epochs: int) -> None:
     """Trains a model, printing a line per epoch."""
+    config = loader.config
     model = Guesser(config.transform["vocabulary"], AROUND, np.random.default_rng(config.seed))
-    with Loader(config, source) as batches:
+    with loader as batches:
         before = batches.stats()
         for epoch in batches.epochs(epochs):
             loss, hidden, common = 0.0, 0, 0
@@ -106,12 +106,13 @@ def train(config: LoaderConfig, source: Any, epochs: int) -> None:
             )
 
 
-def compare(config: LoaderConfig, source: Any, workers: int) -> None:
+def compare(loader: Loader) -> None:
     """Times the loading alone, without workers and with them, in turns."""
+    workers = loader.config.num_workers
     times: dict[int, list[float]] = {0: [], workers: []}
     for _ in range(REPEATS):
         for number, seconds in times.items():
-            with Loader(replace(config, num_workers=number), source) as batches:
+            with loader.replace(num_workers=number) as batches:
                 begin = time.perf_counter()
                 samples = sum(len(batch["tokens"]) for batch in batches)
                 seconds.append(time.perf_counter() - begin)
@@ -147,33 +148,28 @@ def main(argv: list[str] | None = None) -> int:
     if options.compare and options.workers == 0:
         parser.error("expected --workers >= 1 to compare with none")
 
-    config = Loader(CONFIG, shard=options.shard).config
+    loader = Loader(CONFIG, shard=options.shard)
     if options.workers is not None:
-        config = replace(config, num_workers=options.workers)
-    pattern = CONFIG.parent / config.source["path"]
+        loader = loader.replace(num_workers=options.workers)
+    source = loader.config.source
+    pattern = CONFIG.parent / source["path"]
     if options.folder:
         pattern = options.folder.resolve() / pattern.name
-    try:
-        write_tokens(pattern.parent, config.transform["vocabulary"])
-    except OSError as error:
-        print(
-            f"masked: cannot write the tokens: {error}; name a --folder of your own",
-            file=sys.stderr,
-        )
-        return 1
-    found = str(Path(escape(str(pattern.parent)), pattern.name))  # the folder means itself
-    source = open_source({**config.source, "path": found})
-    try:
-        print(f"{len(source):,} sequences in {FILES} files, shard {told(config.shard)}")
+        # The folder's name may be a pattern, and means itself.
+        found = Path(escape(str(pattern.parent)), pattern.name)
+        loader = loader.replace(source={**source, "path": str(found)})
+    config = loader.config
+    write_tokens(pattern.parent, config.transform["vocabulary"])
+    with closing(open_source(config.source, CONFIG.parent)) as tokens:
+        print(f"{len(tokens):,} sequences in {FILES} files, shard {told(config.shard)}")
         if options.read_ms:
             print(f"each read made to wait {options.read_ms} ms (--read-ms)")
-        slowed = Slow(source, options.read_ms) if options.read_ms else source
+        # The source is open already: the paths that the config names are not looked for again.
+        loader = Loader(config, Slow(tokens, options.read_ms) if options.read_ms else tokens)
         if options.compare:
-            compare(config, slowed, config.num_workers)
+            compare(loader)
         else:
-            train(config, slowed, options.epochs)
-    finally:
-        source.close()
+            train(loader, options.epochs)
     return 0
 
 
@@ -186,10 +182,4 @@ def told(shard: Any) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (LoaderError, OSError) as error:
-        sys.exit(f"masked: {error}")
-    except KeyboardInterrupt:
-        print("\ninterrupted: the loader is closed", file=sys.stderr)
-        sys.exit(130)
+    run(main)

@@ -1,16 +1,35 @@
-"""Ends an example in one line where what all of them need is not installed; imported first."""
+"""How every example begins and ends: imported first, it says in one line what is missing."""
 
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
+
+# tools/demo runs an example, and its name is what was typed then.
+PROGRAM = os.environ.get("THREADLOADER_PROGRAM", Path(sys.argv[0]).name)
 
 try:
     import numpy as np  # noqa: F401 (whether it is there)
 
-    import threadloader  # noqa: F401
+    from threadloader import LoaderError
 except ImportError as error:
-    here = Path(sys.argv[0]).name
     root = Path(__file__).resolve().parent.parent
     command = f'{sys.executable} -m pip install "{root}"'
-    sys.exit(f"{here}: {error}; install what it needs: {command}")
+    sys.exit(f"{PROGRAM}: {error}; install what it needs: {command}")
 except KeyboardInterrupt:
     sys.exit(130)
+
+
+def run(main: Callable[[], int]) -> NoReturn:
+    """Ends the program with the exit code of ``main()``; what stops that is told in one line."""
+    try:
+        sys.exit(main())
+    except BrokenPipeError:  # whoever read it has gone; what is left to print goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (LoaderError, OSError) as error:
+        sys.exit(f"{PROGRAM}: {error}")
+    except KeyboardInterrupt:
+        print("\ninterrupted: the loader is closed", file=sys.stderr)
+        sys.exit(130)

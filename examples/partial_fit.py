@@ -8,39 +8,18 @@ loader gives it batches, in another order in each epoch. Needs scikit-learn.
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import needs  # noqa: F401 (first: it says what is missing)
+from needs import PROGRAM, run  # first: it says what is missing
 
 # isort: split
 import numpy as np
 
-from threadloader import Loader, LoaderError
-from threadloader.sources import open_source
+from threadloader import Loader
 
 CONFIG = Path(__file__).resolve().with_suffix(".json")
-TEST_EVERY = 6  # every sixth image is kept to test with; the file has no order that matters
-
-
-class Part:
-    """Some samples of a source.
-
-    Args:
-        source: the source to read from.
-        indices: which of its samples, ``(n,)`` int64.
-    """
-
-    def __init__(self, source: Any, indices: np.ndarray) -> None:
-        self.source = source
-        self.indices = indices
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
-        return self.source[int(self.indices[index])]
+# Every sixth of the 1,797 images is kept to test with; the file has no order that matters.
+TESTS = list(range(5, 1797, 6))
 
 
 def prepare(sample: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -59,22 +38,17 @@ def main(argv: list[str] | None = None) -> int:
     try:
         from sklearn.linear_model import SGDClassifier
     except ImportError as error:
-        print(
-            f"partial_fit: expected scikit-learn, got: {error}; pip install scikit-learn",
-            file=sys.stderr,
-        )
-        return 1
+        sys.exit(f"{PROGRAM}: expected scikit-learn, got: {error}; pip install scikit-learn")
 
-    config = Loader(CONFIG).config
+    loader = Loader(CONFIG, transform=prepare)
     if options.workers is not None:
-        config = replace(config, num_workers=options.workers)
-    digits = open_source(config.source, CONFIG.parent)
-    kept = np.arange(len(digits)) % TEST_EVERY == TEST_EVERY - 1
-    tests = [prepare(digits[int(index)]) for index in np.flatnonzero(kept)]
-    x, y = (np.stack(column) for column in zip(*tests, strict=True))
+        loader = loader.replace(num_workers=options.workers)
+    to_test = loader.replace(sampler={"type": "subset", "indices": TESTS}, batch_size=len(TESTS))
+    with to_test as batches:
+        x, y = next(iter(batches))
     # The mean of the weights of all steps: the last step alone swings to and fro.
-    model = SGDClassifier(loss="log_loss", average=True, random_state=config.seed)
-    with Loader(config, Part(digits, np.flatnonzero(~kept)), transform=prepare) as batches:
+    model = SGDClassifier(loss="log_loss", average=True, random_state=loader.config.seed)
+    with loader.replace(exclude=TESTS) as batches:
         for epoch in batches.epochs(options.epochs):
             for images, labels in epoch:
                 model.partial_fit(images, labels, classes=np.arange(10))
@@ -84,10 +58,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (LoaderError, OSError) as error:
-        sys.exit(f"partial_fit: {error}")
-    except KeyboardInterrupt:
-        print("\ninterrupted: the loader is closed", file=sys.stderr)
-        sys.exit(130)
+    run(main)

@@ -12,17 +12,16 @@ that nearly all of the time is loading, and the data wait says so.)
 import argparse
 import io
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import needs  # noqa: F401 (first: it says what is missing)
+from needs import PROGRAM, run  # first: it says what is missing
 
 # isort: split
 import numpy as np
 from english import write_whole
 
-from threadloader import Loader, LoaderConfig, LoaderError
+from threadloader import Loader
 
 CONFIG = Path(__file__).resolve().with_suffix(".json")
 SIDE = 32  # pixels
@@ -92,10 +91,10 @@ class Classifier:
         return float(loss)
 
 
-def accuracy(model: Classifier, config: LoaderConfig) -> float:
-    """Gives the part of the images of a config, 0..1, that are recognised."""
+def accuracy(model: Classifier, loader: Loader) -> float:
+    """Gives the part of a loader's images, 0..1, that are recognised."""
     right = samples = 0
-    with Loader(replace(config, shuffle=False), transform=prepare) as batches:
+    with loader as batches:
         for batch in batches:
             right += int((model.chances(batch["x"]).argmax(axis=1) == batch["y"]).sum())
             samples += len(batch["y"])
@@ -112,32 +111,24 @@ def main(argv: list[str] | None = None) -> int:
     if (1 if options.epochs is None else options.epochs) < 1 or (options.workers or 0) < 0:
         parser.error("expected --epochs >= 1 and --workers >= 0")
 
-    config = Loader(CONFIG).config
+    loader, tests = Loader(CONFIG, transform=augment), Loader(CONFIG, transform=prepare)
     if options.workers is not None:
-        config = replace(config, num_workers=options.workers)
-    folder = (options.folder or CONFIG.parent / config.source["folder"] / "..").resolve()
+        loader, tests = (it.replace(num_workers=options.workers) for it in (loader, tests))
+    source = loader.config.source
+    folder = (options.folder or CONFIG.parent / source["folder"] / "..").resolve()
+    if options.folder:
+        loader = loader.replace(source={**source, "folder": str(folder / "train")})
+    tests = tests.replace(source={**source, "folder": str(folder / "test")}, shuffle=False)
     try:
         write_tiles(folder)
     except ImportError as error:
-        print(
-            f"tiles: expected scikit-learn and Pillow, got: {error}; "
-            "pip install scikit-learn pillow",
-            file=sys.stderr,
-        )
-        return 1
-    except OSError as error:
-        print(
-            f"tiles: cannot write the tiles: {error}; name a --folder of your own",
-            file=sys.stderr,
-        )
-        return 1
-    config = replace(config, source={**config.source, "folder": str(folder / "train")})
-    tests = replace(config, source={**config.source, "folder": str(folder / "test")})
+        told = f"expected scikit-learn and Pillow, got: {error}; pip install scikit-learn pillow"
+        sys.exit(f"{PROGRAM}: {told}")
     # Not what else lies there, as what a file manager leaves.
     classes = sorted(path.name for path in (folder / "train").iterdir() if any(path.glob("*.png")))
 
     model = Classifier(len(classes))
-    with Loader(config, transform=augment) as batches:
+    with loader as batches:
         print(f"tiles of {', '.join(classes)}: {len(batches)} batches an epoch")
         for epoch in batches.epochs(options.epochs):
             loss = sum(model.step(batch["x"], batch["y"]) for batch in epoch) / len(batches)
@@ -148,10 +139,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (LoaderError, OSError) as error:
-        sys.exit(f"tiles: {error}")
-    except KeyboardInterrupt:
-        print("\ninterrupted: the loader is closed", file=sys.stderr)
-        sys.exit(130)
+    run(main)

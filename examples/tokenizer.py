@@ -12,12 +12,11 @@ this one (a token of more bytes is harder to guess), and the data wait.
 
 import argparse
 import sys
-from dataclasses import replace
 from glob import escape
 from pathlib import Path
 from typing import Any
 
-import needs  # noqa: F401 (first: it says what is missing)
+from needs import PROGRAM, run  # first: it says what is missing
 
 # isort: split
 import numpy as np
@@ -25,7 +24,7 @@ from english import english, write_whole
 from guesser import IGNORED, Guesser
 from waiting import wait
 
-from threadloader import Loader, LoaderError
+from threadloader import Loader
 
 CONFIG = Path(__file__).resolve().with_suffix(".json")
 VOCABULARY = 1000
@@ -68,37 +67,27 @@ def main(argv: list[str] | None = None) -> int:
     try:
         tokenizer = trained(text.split("\n"))
     except ImportError as error:
-        print(
-            f"tokenizer: expected tokenizers, got: {error}; pip install tokenizers",
-            file=sys.stderr,
-        )
-        return 1
+        sys.exit(f"{PROGRAM}: expected tokenizers, got: {error}; pip install tokenizers")
 
     def encode(line: str) -> dict[str, np.ndarray]:
         """Gives the tokens of a line, ``x``, and those that follow, ``y``: ``(length,)`` int64."""
         tokens = np.array([BEGIN, *tokenizer.encode(line).ids], np.int64)
         return {"x": tokens[:-1], "y": tokens[1:]}
 
-    config = Loader(CONFIG).config
+    loader = Loader(CONFIG, transform=encode)
     if options.workers is not None:
-        config = replace(config, num_workers=options.workers)
-    path = CONFIG.parent / config.source["path"]
+        loader = loader.replace(num_workers=options.workers)
+    source = loader.config.source
+    path = CONFIG.parent / source["path"]
     if options.folder:
         path = options.folder.resolve() / path.name
-    try:
-        write_whole(path, text.encode())
-    except OSError as error:
-        print(
-            f"tokenizer: cannot write the text: {error}; name a --folder of your own",
-            file=sys.stderr,
-        )
-        return 1
-    # The path may be a pattern, and means itself.
-    config = replace(config, source={**config.source, "path": escape(str(path))})
+        # A path may be a pattern, and this one means itself.
+        loader = loader.replace(source={**source, "path": escape(str(path))})
+    write_whole(path, text.encode())
 
     sizes = np.array([len(tokenizer.id_to_token(token)) for token in range(VOCABULARY)])
-    model = Guesser(VOCABULARY, BEFORE, np.random.default_rng(config.seed), hidden=64)
-    with Loader(config, transform=encode) as batches:
+    model = Guesser(VOCABULARY, BEFORE, np.random.default_rng(loader.config.seed), hidden=64)
+    with loader as batches:
         before = batches.stats()
         for epoch in batches.epochs(options.epochs):
             loss, tokens, read = 0.0, 0, 0
@@ -119,10 +108,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (LoaderError, OSError) as error:
-        sys.exit(f"tokenizer: {error}")
-    except KeyboardInterrupt:
-        print("\ninterrupted: the loader is closed", file=sys.stderr)
-        sys.exit(130)
+    run(main)

@@ -8,12 +8,10 @@ The config asks for windows with targets: ``x`` and, one token later, ``y``.
 """
 
 import argparse
-import sys
-from dataclasses import replace
 from glob import escape
 from pathlib import Path
 
-import needs  # noqa: F401 (first: it says what is missing)
+from needs import run  # first: it says what is missing
 
 # isort: split
 import numpy as np
@@ -21,7 +19,7 @@ from english import english, write_whole
 from guesser import Guesser
 from waiting import wait
 
-from threadloader import Loader, LoaderError
+from threadloader import Loader
 
 CONFIG = Path(__file__).resolve().with_suffix(".json")
 MAGIC, VERSION = 20240520, 1
@@ -48,27 +46,23 @@ def main(argv: list[str] | None = None) -> int:
     if (1 if options.steps is None else options.steps) < 1 or (options.workers or 0) < 0:
         parser.error("expected --steps >= 1 and --workers >= 0")
 
-    config = Loader(CONFIG).config
+    loader = Loader(CONFIG)
     if options.workers is not None:
-        config = replace(config, num_workers=options.workers)
-    pattern = CONFIG.parent / config.source["path"]
+        loader = loader.replace(num_workers=options.workers)
+    source = loader.config.source
+    pattern = CONFIG.parent / source["path"]
     if options.folder:
         pattern = options.folder.resolve() / pattern.name
+        # The folder's name may be a pattern, and means itself.
+        found = Path(escape(str(pattern.parent)), pattern.name)
+        loader = loader.replace(source={**source, "path": str(found)})
     tokens = np.frombuffer(english().encode(), np.uint8)
-    try:
-        for number, part in enumerate(np.array_split(tokens, SHARDS)):
-            write_shard(pattern.parent / f"english_{number:06}.bin", part)
-    except OSError as error:
-        print(
-            f"tokens: cannot write the shards: {error}; name a --folder of your own",
-            file=sys.stderr,
-        )
-        return 1
-    found = str(Path(escape(str(pattern.parent)), pattern.name))  # the folder means itself
-    config = replace(config, source={**config.source, "path": found})
+    for number, part in enumerate(np.array_split(tokens, SHARDS)):
+        write_shard(pattern.parent / f"english_{number:06}.bin", part)
 
+    config = loader.config
     model = Guesser(VOCABULARY, BEFORE, np.random.default_rng(config.seed), hidden=64)
-    with Loader(config) as batches:
+    with loader as batches:
         print(f"{len(tokens):,} tokens in {SHARDS} shards, {len(batches)} steps an epoch")
         most = len(batches) * (config.num_epochs or 1)
         last = min(options.steps or most, most)
@@ -96,10 +90,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (LoaderError, OSError) as error:
-        sys.exit(f"tokens: {error}")
-    except KeyboardInterrupt:
-        print("\ninterrupted: the loader is closed", file=sys.stderr)
-        sys.exit(130)
+    run(main)

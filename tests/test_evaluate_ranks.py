@@ -119,7 +119,7 @@ def test_a_rank_that_fails_is_named(tmp_path: Path) -> None:
     line = "    if options.rank is not None:\n        shard"
     script = planted(tmp_path, line, f"    if options.rank == 2:\n        sys.exit('why')\n{line}")
     ran = run(script)
-    told = "evaluate_ranks: expected exit code 0 of every rank, got 1 of rank 2\n"
+    told = "evaluate_ranks.py: expected exit code 0 of every rank, got 1 of rank 2\n"
     assert (1, "", "why\n" + told) == (ran.returncode, ran.stdout, ran.stderr)
 
 
