@@ -387,6 +387,79 @@ def test_a_fork_by_a_worker_that_is_being_stopped_ends(run_child):
     assert (child.stdout, child.stderr) == ("ended with 0\n", "")
 
 
+FORKED_BY_A_HANDLER = """
+import os, signal, sys, threading, time, warnings
+from threadloader import ClosedError, Loader
+from threadloader._runtime import Runtime
+from threadloader.engine import _feeder, _watch
+
+warnings.simplefilter("ignore")
+main, parent, release = threading.main_thread().ident, os.getpid(), threading.Event()
+
+def fork(number, frame):
+    if not os.fork():
+        signal.alarm(20)  # ends a child that waits
+
+def poke():
+    waits = Runtime.wait.__code__
+    while sys._current_frames()[main].f_code is not waits:
+        time.sleep(0)
+    signal.pthread_kill(main, signal.SIGUSR1)
+    child = 0
+    while not child:
+        try:
+            child, status = os.wait()
+        except ChildProcessError:  # the handler has not run yet
+            time.sleep(0)
+    print("ended with", os.waitstatus_to_exitcode(status), flush=True)
+    release.set()
+
+def held(sample):
+    inside.set()
+    release.wait()
+    return sample
+
+def start_late(shared, start=_feeder._start_workers):
+    if where == "entered":
+        release.wait()
+    start(shared)
+
+where, inside = sys.argv[1], threading.Event()
+signal.signal(signal.SIGUSR1, fork)
+_feeder._start_workers, _watch.LONGEST_TICK = start_late, 600
+poking = threading.Thread(target=poke)
+config = {"batch_size": 1, "num_workers": 1, "close_timeout": 60, "stall_seconds": 86400}
+loader = Loader(config, [False], transform=held)
+try:
+    if where == "entered":
+        poking.start()
+    with loader as batches:
+        epoch = iter(batches)
+        if where == "asked":
+            poking.start()
+            next(epoch)
+        elif where == "left":
+            inside.wait()
+            poking.start()
+    told = "no error"
+except ClosedError as error:
+    told = type(error).__name__
+if os.getpid() != parent:
+    print(told, flush=True)
+    os._exit(0)
+poking.join()
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "told"), [("entered", "ClosedError"), ("asked", "ClosedError"), ("left", "no error")]
+)
+def test_a_child_that_a_handler_forks_from_a_wait_waits_no_more(where, told, run_child):
+    """The threads that would end the wait are its parent's: it once waited for its whole bound."""
+    child = run_child(FORKED_BY_A_HANDLER, where)
+    assert (f"{told}\nended with 0\n", "") == (child.stdout, child.stderr)
+
+
 def test_a_run_that_is_dropped_is_forgotten():
     """What is done in forks keeps none alive."""
     with Loader({"num_workers": 0}, np.arange(4)) as batches:

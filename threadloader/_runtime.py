@@ -8,12 +8,14 @@ thread is written by a real one in any case, that of `RUNTIME`.)
 from __future__ import annotations
 
 import _thread
+import atexit
 import os
 import queue
 import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
@@ -57,6 +59,14 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
     os.register_at_fork(after_in_child=_forked)
+
+
+_first: Callable[[], object] = object
+"""What `Runtime.first_at_exit` registered last. Whoever enters a `Loader` may replace it; where two
+threads do at once, one more stays registered, which finds nothing to do."""
+
+_imported = 0
+"""How many modules there were then."""
 
 
 class Lock(Protocol):
@@ -154,14 +164,16 @@ class Runtime:
             timeout: seconds to wait at most; None: without end.
 
         Returns:
-            Whether it came free in time.
+            Whether it came free in time. Not in a child that a signal's handler forks meanwhile:
+            the other thread is not there.
         """
+        before = forks
         # Not one long wait: on Windows no Ctrl-C ends it, and elsewhere no signal that came after
         # the interpreter's last look for signals, or in another thread.
         left = float("inf") if timeout is None else max(timeout, 0)
         while not lock.acquire(timeout=min(left, SIGNAL_SECONDS)):
             left -= SIGNAL_SECONDS
-            if left <= 0:
+            if left <= 0 or forks != before:
                 return False
         lock.release()
         return True
@@ -194,6 +206,18 @@ class Runtime:
         if in_trio is not None and in_trio():
             return True
         return OWN_ERRSTATE and np.geterr() != ERRSTATE
+
+    def first_at_exit(self, function: Callable[[], object]) -> None:
+        """Have a function called at the program's end before what others have registered by now.
+
+        Exit functions run in the reverse order of their registration. Python keeps the place of one
+        that was taken back: so this registers anew only where something was imported since.
+        """
+        global _first, _imported
+        if (imported := len(sys.modules)) > _imported:
+            _imported, before, _first = imported, _first, partial(function)
+            atexit.register(_first)
+            atexit.unregister(before)  # after that: at any moment there is one
 
     def threads_replaced(self) -> bool:
         """Tell whether gevent has put greenlets or queues of its own in place of Python's."""

@@ -69,6 +69,9 @@ class SimRuntime(Runtime):
     def threads_replaced(self):
         return False
 
+    def first_at_exit(self, function):
+        """Do nothing: what a process has imported must not decide what a schedule is."""
+
     def gil_delay(self):
         self.scheduler.pause("wait for the GIL")
         return self.gil_seconds

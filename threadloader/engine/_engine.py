@@ -101,6 +101,8 @@ class Engine:
             raise _refused(failed, shared.num_workers)  # noqa: B904 (it is that one, or its context)
         outcome = shared.started.wait(START_SECONDS)
         if outcome is None:
+            if forked(shared):  # meanwhile, by a signal's handler
+                raise ClosedError("the process was forked while the Loader was being entered")
             asks = f'"num_workers" asks for {shared.num_workers} threads'
             late = f"they have not started within {START_SECONDS:g} s, as where memory is short"
             raise RuntimeError(f"{asks}, and {late}; {FEWER}")
@@ -182,7 +184,7 @@ class Engine:
         ended = shared.end.wait(shared.close_timeout + GRACE_SECONDS)
         if ended is None and shared.saying:  # the log has a bound of its own
             ended = shared.end.wait(SAY_SECONDS)
-        if ended is None and forked(shared):  # meanwhile, by a signal's handler
+        if ended is None and forked(shared):  # meanwhile, as in `start`
             return True
         if ended is None:
             at = f"at {shared.finished_by_feeder()}".rstrip()

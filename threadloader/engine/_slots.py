@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
+from .. import _runtime
 from .._runtime import Runtime
 from ._outcome import ENDED, Job, Outcome
 
@@ -59,6 +60,7 @@ class Slot:
         "_claimed",
         "_failed",
         "_filled",
+        "_forks",
         "_guard",
         "_runtime",
         "_seconds",
@@ -74,6 +76,7 @@ class Slot:
 
     def __init__(self, runtime: Runtime, origin: Any = None, number: int = 0) -> None:
         self._runtime = runtime
+        self._forks = _runtime.forks
         self.origin = origin
         self.number = number
         self.job: Any = None
@@ -105,13 +108,13 @@ class Slot:
         del job, failed  # not under the guard: to free what belongs to them may take time
 
     def wait(self, timeout: float | None = None) -> Outcome | None:
-        """Wait for the outcome; None when the time is over first.
+        """Wait for the outcome; None when the time is over first, and in a fork made since.
 
         The lock is only asked for while there is no outcome, and the outcome is stored
         before the lock is released: so a wait that an interrupt cut short, even with the
         lock in hand, can be repeated.
         """
-        if self.outcome is None:
+        if self.outcome is None and self._forks == _runtime.forks:
             self._runtime.wait(self._filled, timeout)
         return self.outcome
 

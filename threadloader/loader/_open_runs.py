@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import _runtime
@@ -33,32 +30,12 @@ _runs: dict[weakref.ref[Batches], None] = {}
 """The runs that there are. Without a lock: each use is one operation of a dict. And not a WeakSet,
 whose callbacks are Python code and would swallow a Ctrl-C that lands in them."""
 
-_latest: Callable[[], object] = object
-"""The exit function that was registered last. Whoever enters a `Loader` may replace it; where two
-threads do at once, one more stays registered, which finds nothing to do."""
-
-_imported = 0
-"""How many modules there were then."""
-
 
 def follow(batches: Batches) -> None:
     """Look after a run, here and in forked children, for as long as somebody holds it."""
-    _close_before_others()
+    # zarr, for one, stops the thread that reads for all others when the program ends.
+    batches._runtime.first_at_exit(_close_all)
     _runs[weakref.ref(batches, _runs.pop)] = None
-
-
-def _close_before_others() -> None:
-    """Have what is left open closed before the packages imported by now end what it may need.
-
-    Exit functions run in the reverse order of their registration. zarr, for one, stops the thread
-    that reads for all others. Python keeps the place of one that was taken back: so there is a new
-    one only where something was imported since.
-    """
-    global _imported, _latest
-    if (imported := len(sys.modules)) > _imported:
-        _imported, before, _latest = imported, _latest, partial(_close_all)
-        atexit.register(_latest)
-        atexit.unregister(before)  # after that: at any moment there is one
 
 
 def _held() -> list[Batches]:
