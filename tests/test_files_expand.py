@@ -14,7 +14,7 @@ from trees import found, plant, refused, tree
 
 from threadloader.errors import ConfigError
 from threadloader.sources import _open_file, _paths, _progress
-from threadloader.sources._files import expand
+from threadloader.sources._paths import expand
 
 __all__ = ["tree"]  # the fixture
 

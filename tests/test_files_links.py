@@ -11,7 +11,7 @@ from trees import found, refused, tree
 
 from threadloader.errors import SourceError
 from threadloader.sources import _paths, open_source
-from threadloader.sources._files import expand
+from threadloader.sources._paths import expand
 
 __all__ = ["tree"]  # the fixture
 

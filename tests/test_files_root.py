@@ -10,7 +10,7 @@ from trees import found, plant, refused, tree
 
 from threadloader.errors import ConfigError
 from threadloader.sources import _paths
-from threadloader.sources._files import expand, inside
+from threadloader.sources._paths import expand, inside
 
 __all__ = ["tree"]  # the fixture
 

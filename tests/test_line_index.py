@@ -17,9 +17,9 @@ from links import make_link
 
 from threadloader.errors import SourceError
 from threadloader.sources import _index_cache, _lines, _progress
-from threadloader.sources._files import expand
 from threadloader.sources._index_cache import SUFFIX
 from threadloader.sources._lines import LineFiles
+from threadloader.sources._paths import expand
 from threadloader.sources.text import open_text
 
 __all__ = ["file", "passes"]  # the fixtures

@@ -3,7 +3,7 @@
 import pytest
 
 from threadloader.errors import SourceError
-from threadloader.sources._files import expand
+from threadloader.sources._paths import expand
 
 TREE = [
     *("a.npy", "a10.npy", "a2.npy", "B.npy", "b.txt", ".hidden.npy", "é.npy"),

@@ -8,7 +8,7 @@ fails, `_failure` one that was left out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import at_need
 from ._batch import BatchJob
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ._retrying import RetryingJob
 
 __all__ = [
+    "AnyJob",
     "BatchInfo",
     "BatchJob",
     "Failure",
@@ -39,6 +40,11 @@ __all__ = [
     "samples_of",
 ]
 
+
+AnyJob: TypeAlias = BatchJob | GroupJob | SeriesJob | NoBatch
+"""A job that the loader gives the engine. Besides what that asks of it, each has `span`, its place
+in the epoch; `info(number)` and `samples(count)`, for whoever asks what was delivered; and what
+came of it: `failures`, `retried` and `digests`."""
 
 _AT_NEED = {
     "BatchInfo": "._info",

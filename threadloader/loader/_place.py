@@ -5,7 +5,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..engine import InlineStream, Stream
-from ..jobs import BatchJob, GroupJob, NoBatch, SeriesJob
+from ..jobs import AnyJob, BatchJob
 from ..state import Cursor
 from ..stats import Tally
 from ._schedule import Plan
@@ -79,7 +79,7 @@ class Delivery:
 
     def __init__(
         self,
-        job: BatchJob | GroupJob | SeriesJob | NoBatch,
+        job: AnyJob,
         batches: list[Any],
         ready: int = 0,
         marks: list[str] | None = None,
@@ -145,7 +145,7 @@ class Shown(NamedTuple):
         left_out: indices left out of batches before it that were passed over.
     """
 
-    job: BatchJob | GroupJob | SeriesJob | NoBatch
+    job: AnyJob
     number: int
     mark: str
     left_out: "LeftOut | None" = None

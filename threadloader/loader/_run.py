@@ -20,7 +20,7 @@ from .. import _runtime
 from .._runtime import Runtime
 from ..engine import Outcome, here
 from ..errors import BusyError, ClosedError, by_handler
-from ..jobs import BatchJob, GroupJob, NoBatch, SeriesJob, UncutError
+from ..jobs import AnyJob, SeriesJob, UncutError
 from ..state import Cursor
 from ..stats import Tally
 from ._epochs import Epoch
@@ -403,7 +403,7 @@ class Run:
             if outcome.error is not None:
                 self._raise(place, tally, outcome, outcome.error, epoch.number)
             self._supply.note(place.stream, outcome, tally, called, now, before)
-            job: BatchJob | GroupJob | SeriesJob | NoBatch = outcome.job
+            job: AnyJob = outcome.job
             batches, size, cursor = outcome.value, job.span.size, place.cursor
             delivery = Delivery(
                 job,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import StateError, WorkerError
-from ..jobs import BatchJob, GroupJob, NoBatch, Recipe, SeriesJob, Span
+from ..jobs import AnyJob, BatchJob, GroupJob, NoBatch, Recipe, SeriesJob, Span
 from ..order import Deal, EpochOrder, key
 from ..samplers import Sampler
 from ..state import Cursor, Excluded
@@ -95,7 +95,7 @@ def jobs(
     series: Callable[[], int] | None,
     most: Callable[[], int],
     strict: bool,
-) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
+) -> Iterator[AnyJob]:
     """Give the jobs from a cursor on, epoch after epoch, up to `end`; at least one an epoch.
 
     The feeder draws them, or the thread that asks for batches. The iterator holds no reference to
@@ -210,7 +210,7 @@ def _epoch(
     piece: int,
     *,
     soon: bool,
-) -> Iterator[BatchJob | GroupJob | SeriesJob | NoBatch]:
+) -> Iterator[AnyJob]:
     """Give the jobs of an epoch from a cursor in it on.
 
     `piece` is as of `GroupJob`, `soon` as of `Deal.blocks`: True for the first epoch of a stream

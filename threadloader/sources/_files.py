@@ -1,7 +1,4 @@
-"""Reads files by position, from several threads at once.
-
-A kind of source finds here what it needs for its files, also `expand` and `inside` of `_paths`.
-"""
+"""Reads files by position, from several threads at once."""
 
 from __future__ import annotations
 
@@ -21,9 +18,8 @@ import numpy.typing as npt
 from ..errors import SourceError, by_handler, most_open
 from ._closing import Held, Token, close_all, close_left_over, closed_error
 from ._open_file import open_regular, other_size, readable, time_of_change, too_few
-from ._paths import expand, inside
 
-__all__ = ["FileReader", "expand", "inside", "kept_open"]
+__all__ = ["FileReader", "kept_open"]
 
 _MOST_OPEN = 128
 """Files that one source keeps open at most. Chosen: an eighth of the 1,024 that Linux allows."""

@@ -13,8 +13,8 @@ from typing import Any
 from ..errors import ConfigError, Problem, SourceError, by_handler, log
 from ._dtypes import int64_of
 from ._fields import nearest
-from ._files import inside
 from ._open_file import not_utf8, open_regular, readable
+from ._paths import inside
 
 __all__ = ["labels_of"]
 

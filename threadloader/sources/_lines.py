@@ -28,11 +28,12 @@ import numpy.typing as npt
 
 from ..errors import SourceError, by_handler
 from ._closing import close_all
-from ._files import FileReader, inside, kept_open
+from ._files import FileReader, kept_open
 from ._index_cache import IndexCache, IntArray
 from ._line_scan import first_byte, scan
 from ._named import named_files
 from ._open_file import not_utf8
+from ._paths import inside
 from ._row_numbers import part_of
 
 __all__ = ["Line", "LineFiles", "line_options"]

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from ..errors import SourceError, by_handler
 
-__all__ = ["check_beside"]
+__all__ = ["beside", "check_beside"]
+
+
+def beside(database: Path, ending: str) -> Path:
+    """Give the file that SQLite opens beside a database: the journal, the log, or its index."""
+    # SQLite names them after the file that a link leads to; on Windows after the link.
+    name = database if os.name == "nt" else os.path.realpath(database)
+    return Path(f"{name}{ending}")
 
 
 def check_beside(database: Path) -> None:
@@ -20,10 +27,8 @@ def check_beside(database: Path) -> None:
     Raises:
         SourceError: one is no regular file, or the index has several names.
     """
-    # SQLite names them after the file that a link leads to; on Windows after the link.
-    name = database if os.name == "nt" else os.path.realpath(database)
     for ending in ("-journal", "-wal", "-shm"):
-        path = Path(f"{name}{ending}")
+        path = beside(database, ending)
         try:
             status = path.lstat()
         except (OSError, ValueError) as error:  # there is none, or SQLite says what is wrong

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import by_handler
-from ._files import expand
 from ._fingerprint import sha256
-from ._paths import real
+from ._paths import expand, real
+from ._sqlite_files import beside
 
 __all__ = ["log_status", "stamp"]
 
@@ -77,9 +77,7 @@ def log_status(database: Path) -> os.stat_result | None:
 
     None where nothing is in the log: those who only read make an empty log, and leave it there.
     """
-    # SQLite names the log after the file that a link leads to; on Windows after the link.
-    name = database if os.name == "nt" else os.path.realpath(database)
-    status = _status(Path(f"{name}-wal"))
+    status = _status(beside(database, "-wal"))
     return status if status is not None and status.st_size else None
 
 

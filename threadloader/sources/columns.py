@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ConfigError, Problem, SourceError, by_handler, from_signal, log
-from ._files import inside
 from ._open_file import open_regular, read_all, readable
+from ._paths import inside
 from ._progress import ProgressLog
 from ._strict_json import STRICT
 

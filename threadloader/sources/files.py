@@ -28,11 +28,10 @@ import numpy as np
 from ..errors import ConfigError, Problem, SourceError, by_handler
 from ._closing import closed_error
 from ._decode import Decoder, Decoders, apply, decoder_of, image_options
-from ._files import expand, inside
 from ._fingerprint import sha256
 from ._labels import labels_of
 from ._open_file import open_regular, read_all, regular_status, time_of_change, too_few
-from ._paths import MAGIC, listing, why_not
+from ._paths import MAGIC, expand, inside, listing, why_not
 from ._progress import ProgressLog
 from ._row_numbers import row_number
 from ._spelling import check_spelling

@@ -13,10 +13,11 @@ import numpy.typing as npt
 from ..errors import ConfigError, Problem, SourceError
 from ._closing import close_all
 from ._fields import in_pointer
-from ._files import expand, kept_open
+from ._files import kept_open
 from ._fingerprint import checked_rows, extent, sha256
 from ._named import check_there, named_files
 from ._npy_rows import Joined, Mapped, Positioned
+from ._paths import expand
 from ._progress import ProgressLog
 from ._row_numbers import row_number, row_numbers
 from .arrays import ArraySource, Empty
