@@ -12,7 +12,7 @@ import pytest
 from kept_samples import COUNT, files, filled, made, numbers, read
 from samples import same
 
-from threadloader.cache import Folder, _folder, _segments, _shelf
+from threadloader.cache import Folder, Memory, _folder, _memory, _segments, _shelf
 from threadloader.cache._segments import Segment, Writer
 from threadloader.errors import ConfigError
 
@@ -38,6 +38,10 @@ def refusing(number):
         raise OSError(number, os.strerror(number))
 
     return refuse
+
+
+def no_memory(*args, **kwargs):
+    raise MemoryError
 
 
 @OF_PROCESS
@@ -87,6 +91,58 @@ def test_where_the_process_cannot_write_for_a_moment_the_next_sample_is_kept(
     assert COUNT - 2 == cache.stats().samples
     cache.close()
     assert (COUNT - 2, 2, 0) == numbers(read(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["encode", "record"])
+def test_a_sample_that_there_is_no_memory_to_write_is_given_all_the_same(
+    tmp_path, monkeypatch, name, caplog
+):
+    """It is prepared by then; the files are not touched, and the next one is kept in them."""
+    cache = Folder(tmp_path, "key", COUNT)
+    cache.get(0, made)
+    with monkeypatch.context() as patch:
+        patch.setattr(_folder, name, no_memory)
+        assert same(made(1), cache.get(1, made))
+    assert 1 == cache.stats().samples
+    cache.get(1, made)
+    cache.close()
+    assert (2, "") == (len(files(tmp_path)), caplog.text)  # of one segment
+    assert (2, COUNT - 2, 0) == numbers(read(tmp_path))
+
+
+@pytest.mark.parametrize(("owner", "name"), [(Segment, "read"), (_folder, "decode")])
+def test_a_record_that_there_is_no_memory_to_read_is_no_damage(
+    tmp_path, monkeypatch, owner, name, caplog
+):
+    filled(tmp_path)
+    cache = Folder(tmp_path, "key", COUNT)
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, no_memory)
+        assert same(made(0), cache.get(0, made))
+    assert same(made(0), cache.get(0, made))
+    assert (1, 1, 0) == numbers(cache.stats())
+    cache.close()
+    assert "" == caplog.text
+
+
+def test_what_others_wrote_is_looked_at_again_when_there_is_memory(tmp_path, monkeypatch):
+    filled(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "new_entries", no_memory)
+        cache = Folder(tmp_path, "key", COUNT)
+    cache.look()
+    assert COUNT == cache.stats().samples
+    cache.close()
+
+
+def test_a_sample_that_there_is_no_memory_to_hold_is_given_all_the_same(monkeypatch):
+    cache = Memory()
+    with monkeypatch.context() as patch:
+        patch.setattr(_memory, "own", no_memory)
+        assert same(made(0), cache.get(0, made))
+    assert (0, 1) == (cache.stats().samples, cache.stats().misses)
+    assert same(made(0), cache.get(0, made))
+    assert 1 == cache.stats().samples
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])

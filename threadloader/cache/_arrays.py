@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import from_signal
 from ._kinds import said
 from ._walk import Walk
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["contents", "module_class", "tell_array", "tell_dtype", "tell_tensor", "tensor_class"]
 
@@ -21,7 +24,17 @@ def tell_array(walk: Walk, array: Any, base: Any) -> None:
     if array.dtype.hasobject:  # its own bytes are addresses
         walk.add(np.asarray(array).reshape(-1).tolist())
     else:
-        walk.put(contents(array))
+        walk.put(*_values(np.asarray(array)))
+
+
+def _values(array: npt.NDArray[Any]) -> list[memoryview | bytes]:
+    """Give the bytes of all values: those between fields, or beside 80 bits, may be anything."""
+    if array.dtype.names is not None:
+        return [part for name in array.dtype.names for part in _values(array[name])]
+    if array.dtype.char in "gG" and np.finfo(np.longdouble).nmant == 63:
+        native = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(-1)
+        return [native.view(np.uint8).reshape(-1, np.dtype("g").itemsize)[:, :10].tobytes()]
+    return [contents(array)]
 
 
 def tell_tensor(walk: Walk, tensor: Any) -> None:

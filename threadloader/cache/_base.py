@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import log
+from ..errors import by_handler, log
 from ._samples import ForeignError, freeze
 
 __all__ = ["MISSING", "Cache", "Count", "follow"]
@@ -89,7 +89,11 @@ class Cache:
         """Keep a sample if it can be kept and there is room; give the one that `get` hands out."""
         try:
             frozen = freeze(sample)
-            self._keep(index, frozen)
+            try:
+                self._keep(index, frozen)
+            except MemoryError as error:  # the sample is there: it is only not kept this time
+                if by_handler(error):
+                    raise
         except ForeignError as error:
             self._foreign(error)
             return sample

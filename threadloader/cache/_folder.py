@@ -135,7 +135,8 @@ class Folder(Cache):
                 self._retire()
         try:
             self._shelf.look()
-        except OSError as error:  # samples are prepared; if writing fails too, the log says why
+        # Samples are prepared; if writing fails too, the log says why.
+        except (OSError, MemoryError) as error:
             if by_handler(error):
                 raise
 
@@ -149,7 +150,8 @@ class Folder(Cache):
             if len(data) == place.length and sound(data, self._key, index):
                 return decode(data, RECORD_HEAD)
             problem = "its checksum is another one"
-        except (OSError, ValueError, DamagedError) as error:  # ValueError: the file is closed
+        # ValueError: the file is closed.
+        except (OSError, ValueError, DamagedError, MemoryError) as error:
             if by_handler(error):
                 raise
             if of_process(error):
@@ -189,8 +191,9 @@ class Folder(Cache):
                 return None
             text = "cache: %s: sample %d (%d bytes) does not fit into max_bytes beside the %d that "
             return "info", text + "are kept", self._folder, index, size, samples
+        made = record(parts, self._key, index)
         try:
-            self._write(index, record(parts, self._key, index))
+            self._write(index, made)
         except BaseException as error:
             # Where the writer's files end is not known any more. After an interrupt the next
             # sample goes to a new segment.

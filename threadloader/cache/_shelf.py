@@ -151,7 +151,7 @@ class Shelf:
                     self._merge(entries, number)
             finally:
                 self.grow(segment.size - before)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, MemoryError) as error:
             if by_handler(error):
                 raise
             if of_process(error):
@@ -203,7 +203,8 @@ class Shelf:
 
 def of_process(error: BaseException) -> bool:
     """Tell whether an error says nothing about a file: too many are open, or memory is short."""
-    return getattr(error, "errno", None) in TOO_MANY | {errno.ENOMEM}
+    short = issubclass(type(error), MemoryError)
+    return short or getattr(error, "errno", None) in TOO_MANY | {errno.ENOMEM}
 
 
 def unless_held(lock: _thread.LockType, work: Callable[[], None]) -> None:
