@@ -337,7 +337,7 @@ def test_the_tuning_guide_says_how_far_ahead_groups_are_made():
     said += f"or {(GROUPS_AHEAD + 1) * most}."
     assert said in " ".join(TUNING.split())
     bounds = [(GROUPS_AHEAD + 1) * size for size in (usual, most)]  # with what the loop is in
-    ahead = f"up to some {bounds[0]} MiB, of arrays in memory {bounds[1]}."
+    ahead = f"up to some {bounds[0]} MiB of them, or {bounds[1]} MiB of arrays in memory."
     assert ahead in SCHEMA["properties"]["prefetch_batches"]["description"]
     with Loader({"batch_size": 1}, np.zeros((3 * GROUP_MOST, 8))) as batches:
         assert 3 * GROUP_MOST == batches.stats().prefetch_batches

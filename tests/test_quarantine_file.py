@@ -68,7 +68,7 @@ def test_two_that_add_at_once_do_not_cut_off_each_others_lines(tmp_path, monkeyp
     real = quarantine.is_torn
 
     def meanwhile(line):
-        with pytest.raises(OSError, match="somebody else has held it"):
+        with pytest.raises(OSError, match="another process has held it"):
             other.add([{"index": 3}])
         return real(line)
 

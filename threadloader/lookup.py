@@ -28,7 +28,7 @@ batch, with --find where a sample occurs, with neither the number of steps.
 Nothing is loaded: the source is opened to count its samples (and for a
 balanced sampler by a field, to see its labels), or --samples says how many it
 has. Steps are those of an epoch from its start; after a resume with another
-number of shards or batch size they count from the cut.
+number of shards or batch size they count from there.
 
 Exit code: 0 answered; 1 a problem with the config or what it names, or no such
 step or sample; 2 bad usage (a shard that cannot be, say), or a file that the

@@ -122,7 +122,8 @@ class Quarantine:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
                     return False  # a disk without locks
                 if time.monotonic() >= until:
-                    text = f"somebody else has held it for {_HELD_SECONDS:g} s; is one stopped?"
+                    held = f"another process has held it for {_HELD_SECONDS:g} s"
+                    text = f"{held}; end that, or let it go on"
                     raise OSError(error.errno, text, str(self._path)) from error
             # Tried again and again: the system's own wait for a lock has no bound.
             time.sleep(_PAUSE_SECONDS)
@@ -146,7 +147,7 @@ class Quarantine:
             if written != len(lines):
                 file.truncate(end)
         if written != len(lines):
-            text = "only a part of the lines could be written; is the disk full?"
+            text = f"expected to write {len(lines)} bytes, wrote {written}; free space on the disk"
             raise OSError(errno.ENOSPC, text, str(self._path))
 
 

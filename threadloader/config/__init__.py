@@ -39,7 +39,7 @@ class LoaderConfig:
     changes behind its back.
 
     Attributes:
-        source: the dataset by its ``type``; ``None`` when it is given in code.
+        source: where samples come from, by its ``type``; ``None`` when it is given in code.
         root: a folder that must contain every file named here; ``None`` for no restriction.
         transform: what the workers do to a sample, by its ``type``; ``None`` for nothing.
         batch_size: samples in one batch, on each shard.
@@ -57,9 +57,9 @@ class LoaderConfig:
             where torch and CUDA are there.
         fingerprint: whether `stats()` and `info` carry a fingerprint of all batches.
         cache: where prepared samples are kept, and how many; ``None`` for nowhere.
-        num_workers: threads that read and prepare samples; 0 does it in the calling thread.
+        num_workers: threads that read and prepare samples; 0 does it in the loop's own thread.
         prefetch_batches: batches ready or in progress ahead of the training loop; more of small
-            ones that a source builds whole, up to some 16 MiB, of arrays in memory 64.
+            ones that a source builds whole: up to some 16 MiB, or 64 MiB of arrays in memory.
         max_bytes: bound of the batches that wait for the loop: bytes, or ``"512MiB"``; ``None``
             for no bound.
         switch_interval: the interpreter's, in seconds, while the loader is open; ``"auto"``

@@ -108,9 +108,7 @@ class Watch:
         if not at_work:
             who = "no worker has anything to do; who asks for the order of the samples, "
             who += f"{self._feeder.name}, is at\n{stack(self._feeder.ident)}"
-        advice = (
-            'see what that call waits for; one that may take so long needs more "stall_seconds"'
-        )
+        advice = 'see below what waits; if that may take so long, raise "stall_seconds"'
         text = f"nothing has moved for {seconds:g} s while a batch is waited for; {advice}; {who}"
         text = text.rstrip()
         if self._raises:

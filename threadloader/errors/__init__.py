@@ -84,7 +84,7 @@ class ConfigError(LoaderError, ValueError):
 
     Args:
         problems: every problem found, or one; or a text, as code of yours may raise it.
-        file: as of the attribute.
+        file: the config file as it was named; ``""`` if there is none.
 
     Attributes:
         problems: every problem found, in the order of the document; none where a text was given.
@@ -138,7 +138,7 @@ class SourceError(LoaderError, OSError):
 
     @property
     def errno(self) -> int | None:  # type: ignore[override]  # it is not written to
-        """As of the attribute."""
+        """The number of the system's error behind it; None if there is none."""
         first: Any = raised_first(self)
         number: int | None = vars(self).get("_errno")  # in a copy: that of its original
         if issubclass(type(first), OSError) and not issubclass(type(first), LoaderError):
@@ -147,7 +147,7 @@ class SourceError(LoaderError, OSError):
 
     @property
     def filename(self) -> str | None:
-        """As of the attribute."""
+        """The path, or None, as errors of the system have it."""
         return self.path or None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -240,7 +240,11 @@ class ClosedError(LoaderError, RuntimeError):
 
 
 class BusyError(LoaderError, RuntimeError):
-    """Two users of one loader at once: it serves one at a time."""
+    """Two users of one loader at once: it serves one at a time.
+
+    Two threads in `next`, a worker that asks its own loader, a state that is loaded while an
+    iterator is live, or a `Loader` that is entered while it is open.
+    """
 
 
 # From here on for the rooms, and not in `__all__`.

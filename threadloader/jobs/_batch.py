@@ -30,7 +30,7 @@ class BatchJob:
         recipe: how it is made.
         span: where it lies.
         indices: int64, shape (rows,), the rows' dataset indices.
-        positions: int64, shape (rows,), the rows' places in the global order.
+        positions: int64, shape (rows,), the rows' positions in the global order.
         valid: bool, shape (rows,), False where a row is padding.
         real: how many rows are not padding.
         key: the epoch's key for transforms.

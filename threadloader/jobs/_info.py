@@ -18,7 +18,8 @@ class BatchInfo:
 
     Attributes:
         epoch: number of its epoch, from 0.
-        step: its number in the epoch, from 0.
+        step: its number in the epoch, from 0; after a resume under another batch size or number of
+            shards, from there.
         indices: int64, shape (rows,), read-only: the dataset index of each row.
         valid: bool, shape (rows,), read-only: False where a row is padding, which repeats
             a sample so that every shard makes the same number of steps.

@@ -110,7 +110,7 @@ class Epochs(Live):
 
         Raises:
             StopIteration: there is none; again on every further call.
-            ClosedError, BusyError, WorkerError: as of `iter`.
+            ClosedError, BusyError, WorkerError: as `iter` raises them.
         """
         self._tell_of_newer()
         if self._end is None:

@@ -53,8 +53,8 @@ class Loader:
         resume: a state that `Batches.state_dict` gave, or the path of a file that
             `Batches.save` wrote: where the run goes on; None: at the beginning.
         skip_steps: how many steps to skip from there; at most those up to `num_epochs`.
-        unknown: "ignore" lets through keys of the config's section that belong to others; a near
-            miss of one of ours is still an error.
+        unknown: "error" (default) refuses unknown keys of the config; "ignore" lets through those
+            that belong to others; a near miss of one of ours is still an error.
 
     Raises:
         ConfigError: the config or an argument is wrong; it holds every problem.

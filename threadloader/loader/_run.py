@@ -154,8 +154,8 @@ class Run:
             if place.is_live:
                 raise BusyError(
                     "load_state_dict while an iterator is live: load before the loop, or let the "
-                    "iterator end first, or call its close(); of one that has no name, take the "
-                    "state first, then iter(batches).close() ends it"
+                    "iterator end first, or call its close(); if it has no name, take the state "
+                    "first and end it by iter(batches).close()"
                 )
             plan, cursor = read()
             if place.stream is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..engine import Outcome, attempt
-from ..errors import ConfigError, Problem
+from ..errors import ConfigError, Problem, shown
 from ..order import Deal
 from ..state import LAST_EPOCH, Cursor
 from ._failure import explained
@@ -41,14 +41,14 @@ def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | N
     """
     if not steps:
         return cursor
-    epoch, position, step = cursor.epoch, cursor.position, cursor.step
+    asked, epoch, position, step = steps, cursor.epoch, cursor.position, cursor.step
     left_out: tuple[int, int, int] | None = None  # epoch and step of the first, and how many
     empty = 0  # epochs without a step, one after the other
     while steps:
         if end is not None and epoch >= end:
             passed = 0 if left_out is None else left_out[2] - steps
             raise _too_many(
-                f"more than the {passed} that are left up to the end of num_epochs ({end})"
+                f"at most {passed}, the steps left up to the end of num_epochs ({end})", asked
             )
         plan.begun = epoch
         sampler = plan.of(epoch).sampler
@@ -62,7 +62,7 @@ def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | N
             break
         empty = empty + 1 if not there and not position else 0
         if empty and (sampler.length is not None or empty > MOST_EMPTY):
-            raise _too_many(f"an epoch of {n} samples, which has none")
+            raise _too_many(f"none to leave out, since an epoch of {n} samples has no step", asked)
         # Epochs of one length are passed over at once, however many they are.
         whole = 1 if position or sampler.length is None else steps // there
         if end is not None:
@@ -70,13 +70,13 @@ def after_steps(deal: Deal, plan: Plan, cursor: Cursor, steps: int, end: int | N
         steps -= whole * there
         epoch, position, step = epoch + whole, 0, 0
         if epoch >= FURTHEST:
-            raise _too_many(f"so many that they end after epoch {FURTHEST - 1}")
+            raise _too_many(f"steps that end before epoch {FURTHEST}", asked)
     skipped = (*cursor.skipped_steps, *filter(None, [left_out]))
     return cursor._replace(epoch=epoch, position=position, step=step, skipped_steps=skipped)
 
 
-def _too_many(got: str) -> ConfigError:
-    return ConfigError(Problem("skip_steps", "steps to leave out", got))
+def _too_many(expected: str, asked: int) -> ConfigError:
+    return ConfigError(Problem("skip_steps", expected, shown(asked), "give fewer"))
 
 
 def _asked(plan: Plan, epoch: int) -> int:

@@ -230,7 +230,8 @@ class MaskTokens:
             return self._integers(sample, "the sample", hint)
         if not isinstance(sample, Mapping) or self.field not in sample:
             got = _say(sample)
-            raise SourceError(f"mlm: the sample: expected a dict with {self.field!r}, got {got}")
+            text = f"expected a dict with {self.field!r}, got {got}; name its field of tokens"
+            raise SourceError(f"mlm: the sample: {text}")
         hint = 'name its dtype in the source ("dtypes"), or encode text before'
         tokens = self._integers(sample[self.field], f"field {self.field!r}", hint)
         for name in self._added:

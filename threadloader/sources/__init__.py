@@ -93,9 +93,10 @@ class Source(Protocol):
     - ``__getitems__(indices) -> list of samples``, where reading many at once is faster.
     - ``fingerprint() -> str``, the same in every run over the same data and different
       for other data: a saved state is refused when it has changed.
-    - ``column(field)``, one field of every sample where that can be had without reading
-      them, else None: a balanced sampler asks for it.
-    - ``locate(index) -> str``, where a sample lies (``notes.txt:17``), for messages.
+    - ``column(field)``, an array or list of one integer, text or bool for each sample, where that
+      can be had without reading them, else None: a balanced sampler asks for it.
+    - ``locate(index) -> str | None``, where a sample lies (``notes.txt:17``; None if that is not
+      known), for messages.
     - ``close()``. The loader closes only the sources that its config made, and those
       of `per_thread`.
     """

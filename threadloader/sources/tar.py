@@ -191,7 +191,9 @@ class _Archive:
         # The first reader still has its file open, so that no other file can get its inode.
         if again.size != self.reader.size or not self.reader.same_file(again):
             raise SourceError(
-                "expected a file at rest, got one that grows, shrinks or was replaced", again.path
+                "expected a file at rest, got one that grows, shrinks or was replaced; "
+                "open it when nobody writes to it",
+                again.path,
             )
         self.reader.close()
         self.reader = again

@@ -251,7 +251,7 @@ def _refuse_another_run(
         named = "".join(f"{name!r}, " for name, there, here in fields if there != here)
         raise StateError(
             "the state is of another run; " + "; ".join(lines) + "; give the loader the same "
-            "source, seed and sampling, or begin the run anew, or, if you know better, "
+            "source, seed and sampling, or begin the run anew, or, if they are meant to differ, "
             f"load_state_dict(state, allow=({named.rstrip()}))",
             [name for name, *_ in differing],
         )

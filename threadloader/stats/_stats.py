@@ -54,14 +54,14 @@ class Stats:
     the waiting and the time.
 
     Attributes:
-        batches: batches delivered.
-        samples: samples delivered, padding not counted.
+        batches: batches delivered by this run; not those of a run that it goes on with.
+        samples: samples delivered, likewise, padding not counted.
         skipped: samples left out because they failed.
-        retried: reads that were tried again. Several small batches that were read together, which
-            failed, and then one by one, are one.
+        retried: reads that were tried again. Several small batches that failed when they were read
+            together, and were read one by one then, count once.
         failed: batches in whose place an exception was raised.
-        prepared_here: batches that the consuming thread prepared itself, although there are
-            workers, because that measured faster.
+        prepared_here: batches that the loop's own thread prepared, although there are workers,
+            because that measured faster.
         elapsed_seconds: wall time since the first `next` was called. It ends with the `with`.
         first_batch_seconds: from the first `next` until there was a batch: starting, reading,
             collating, and the loop's own time behind a `next` that raised before there was one.
