@@ -297,6 +297,14 @@ def test_of_two_in_a_set_that_look_alike_it_does_not_matter_which_is_met_first()
     assert key_of(alike[0], set(alike)) != key_of(Keeper(1), set(alike))
 
 
+def test_of_two_in_a_set_that_look_alike_it_does_not_matter_which_one_else_is_held():
+    """Who holds it comes behind the set."""
+    pair = {Keeper(1), Keeper(1)}
+    one, other = pair
+    assert key_of(pair, SimpleNamespace(first=one)) == key_of(pair, SimpleNamespace(first=other))
+    assert key_of(pair, SimpleNamespace(first=one)) != key_of(pair, SimpleNamespace(first=pair))
+
+
 def test_what_says_what_a_program_does_counts_by_its_class():
     """Queues, threads and locks; and nobody waits for one that is held."""
     lock = threading.Lock()

@@ -4,12 +4,14 @@ The digest goes through the things breadth first and says of each what it is and
 holds, by the numbers in which they come. Lists and dicts have an order; sets have none that
 the next run has too. What is in a set is therefore put in order by colours, as in the
 refinement of graphs (B. Weisfeiler and A. Leman, 1968): each thing's colour is a digest of what
-it is and of the colours of what it holds, again and again, until those in each set differ.
+it is and of the colours of what it holds, again and again, until those in each set differ. Things
+in a set that look alike all the same differ by who else holds them: so such a set comes last.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Sequence
 
 __all__ = ["Node", "digest_of"]
@@ -65,10 +67,16 @@ def digest_of(nodes: Sequence[Node]) -> str:
     colours = _colours(nodes)
     places = {0: 0}  # by number of a thing: its place in the digest
     digest = hashlib.blake2b(digest_size=32)
-    for number in (order := [0]):  # the loop appends to it
+    order, late = deque([0]), deque[int]()
+    while order or late:
+        number = order.popleft() if order else late.popleft()
         node = nodes[number]
         parts = node.parts
         if node.any_order:
+            new = [colours[part] for part in parts if part not in places]
+            if order and len(set(new)) < len(new):  # what is still to come may tell them apart
+                late.append(number)
+                continue
             # Among parts of one colour, those that came before, elsewhere, are first.
             parts = sorted(parts, key=lambda part: (colours[part], places.get(part, len(nodes))))
         for part in parts:
