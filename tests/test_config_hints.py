@@ -1,5 +1,6 @@
 """Words that are nearly right, and values of another form: refused, with what to write instead."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadloader._schema import show
+from threadloader.config import _elsewhere
 from threadloader.config._hints import hint, one_edit
 from threadloader.errors import ConfigError
 
@@ -46,6 +48,30 @@ def test_one_edit_is_what_one_edit_can_make(one, other):
     made |= {one[:i] + letter + one[i + 1 :] for i in places[:-1] for letter in ["", *"abc"]}
     made |= {one[:i] + one[i + 1] + one[i] + one[i + 2 :] for i in places[:-2]}
     assert (other in made - {one}) == one_edit(one, other)
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("timeout", 'write "stall_seconds", and "stall_action": "raise" for an error'),
+        ("world_size", 'write "shard": {"index": ..., "count": ...}, or "auto"'),
+        ("Dataset", 'data stand in "source", or in code: Loader(config, source=...)'),
+        ("persistent_workers", "leave it out: workers live as long as the with"),
+    ],
+)
+def test_an_option_of_another_loader_is_told_with_what_it_is_here(key, said):
+    """And that it may be a key of the user's own; it is let through where those are."""
+    lets = '; Loader(config, unknown="ignore") (in a command: --unknown ignore) lets keys of'
+    assert f'/{key}: expected a known key, got "{key}"; {said}{lets}' in told({key: 1})[0]
+    assert [] == told({key: 1}, unknown="ignore")
+
+
+def test_what_is_written_here_in_place_of_others_options_are_options_of_ours():
+    """None of the keys is one of ours, or but a slip away from one."""
+    for key, said in _elsewhere._HERE.items():
+        assert not any(key == option or one_edit(key, option) for option in OPTIONS)
+        if said.startswith("write"):
+            assert re.findall('"([a-z_]+)"', said)[0] in OPTIONS
 
 
 def test_the_nearest_word_is_the_one_with_the_fewest_edits():

@@ -16,6 +16,7 @@ from .._schema import Mismatch, Place, Schema, pointer, show
 from ..errors import ConfigError, Problem, by_handler
 from ._combinations import wrong_together
 from ._file import DEEPEST, LARGEST_TEXT, half_in
+from ._elsewhere import here
 from ._hints import belongs, hint, one_edit
 
 __all__ = ["NO_SOURCE", "check", "filled", "ours", "plain", "problems", "schema"]
@@ -209,7 +210,10 @@ def _advice(mismatch: Mismatch) -> str:
     if not mismatch.at_key:
         near = hint(mismatch.got.strip('"'), mismatch.known)
         return near or belongs(mismatch.path, mismatch.expected, mismatch.got)
-    near = hint(str(mismatch.path[-1]), mismatch.known, is_key=True)
+    key = str(mismatch.path[-1])
+    # The nearest word may be another thing: close_timeout is no timeout.
+    near = here(key) if len(mismatch.path) == 1 else ""
+    near = near or hint(key, mismatch.known, is_key=True)
     if len(mismatch.path) > 1 or near.startswith("did you mean"):
         return near
     # The hint has the whole call: the key may have come by `replace`, which takes no `unknown`.
