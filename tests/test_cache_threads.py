@@ -21,6 +21,17 @@ def cache(request, tmp_path):
         yield made
 
 
+def test_what_ended_threads_have_counted_stays_and_their_lists_do_not(cache):
+    """A program may ask for each batch in a new thread."""
+    for number in range(30):
+        thread = threading.Thread(target=cache.get, args=(number % 10, lambda index: index))
+        thread.start()
+        thread.join()
+        assert number + 1 == cache.stats().hits + cache.stats().misses
+    assert (20, 10) == (cache.stats().hits, cache.stats().misses)
+    assert len(cache._counted._state[1]) <= 2  # the last one's is added up by the next
+
+
 def test_threads_that_keep_at_once_do_not_pass_a_bound(monkeypatch):
     """Both find room for one sample, both copy theirs, and one of the two is kept."""
     both, real = threading.Barrier(2), _memory.own

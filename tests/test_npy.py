@@ -1,5 +1,6 @@
 """The npy source gives what numpy has in memory: samples, batches and columns, mapped or not."""
 
+import gc
 import os
 import threading
 import tracemalloc
@@ -209,3 +210,16 @@ def test_a_value_is_a_scalar_where_numpy_has_one_that_carries_the_dtype(
     assert np.dtype(dtype) == value.dtype
     carried = np.zeros((), dtype)[()].dtype == np.dtype(dtype)
     assert carried == isinstance(value, np.generic)
+
+
+def test_reading_a_header_once_more_leaves_nothing_for_the_collector(tmp_path, open_):
+    """A folder may have a file, and so a header, for each sample."""
+    spec = save(tmp_path, x=np.arange(4.0))
+    open_(fields=spec).close()
+    gc.collect()
+    gc.disable()
+    try:
+        open_(fields=spec).close()
+        assert 0 == gc.collect()
+    finally:
+        gc.enable()

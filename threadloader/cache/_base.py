@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import _thread
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import by_handler, log
+from ._count import Count, Counted
 from ._samples import ForeignError, freeze
 
-__all__ = ["MISSING", "Cache", "Count", "follow"]
+__all__ = ["MISSING", "Cache", "follow"]
 
 
 MISSING: Any = object()
@@ -44,21 +44,6 @@ class CacheStats:
     damaged: int
 
 
-class Count(threading.local):
-    """What one thread has counted: a list that is also put into ``all_of_them``.
-
-    Each thread counts in a list of its own: to count takes no lock, no increment is lost, and
-    threads that run at once do not write to the same memory.
-    """
-
-    HITS, MISSES, UNCACHEABLE, DAMAGED = range(4)
-
-    def __init__(self, all_of_them: list[list[int]]) -> None:
-        # threading.local runs this once in each thread that uses the object.
-        self.mine = [0, 0, 0, 0]
-        all_of_them.append(self.mine)
-
-
 class Cache:
     """Prepared samples, kept by index. Used by several threads at once.
 
@@ -67,7 +52,7 @@ class Cache:
     """
 
     def __init__(self) -> None:
-        self._counted: list[list[int]] = []
+        self._counted = Counted()
         self._count = Count(self._counted)
         # Taken by the thread that logs the first foreign sample, and never released.
         self._said_foreign = _thread.allocate_lock()
@@ -114,7 +99,7 @@ class Cache:
     def stats(self) -> CacheStats:
         """Give the numbers of this moment."""
         samples, size = self._held()
-        counted = [sum(column) for column in zip(*self._counted.copy(), strict=True)]
+        counted = self._counted.total()
         return CacheStats(
             hits=counted[Count.HITS],
             misses=counted[Count.MISSES],
@@ -150,6 +135,7 @@ def follow(cache: Cache) -> None:
 def _forked() -> None:
     for there in _caches.copy():
         if (cache := there()) is not None:
+            cache._counted.forked()
             cache._forked()
 
 

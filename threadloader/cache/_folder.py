@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, Problem, by_handler, log, too_many
-from ._base import MISSING, Cache, Count, follow
+from ._base import MISSING, Cache, follow
+from ._count import Count
 from ._encode import DamagedError, Part, decode, encode
 from ._segments import (
     ENTRY_BYTES,

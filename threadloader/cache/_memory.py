@@ -6,7 +6,8 @@ import _thread
 import sys
 from typing import Any
 
-from ._base import MISSING, Cache, Count, follow
+from ._base import MISSING, Cache, follow
+from ._count import Count
 from ._samples import give, own, size_of
 
 __all__ = ["Memory"]

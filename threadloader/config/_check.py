@@ -15,8 +15,8 @@ import numpy as np
 from .._schema import Mismatch, Place, Schema, pointer, show
 from ..errors import ConfigError, Problem, by_handler
 from ._combinations import wrong_together
-from ._file import DEEPEST, LARGEST_TEXT, half_in
 from ._elsewhere import here
+from ._file import DEEPEST, LARGEST_TEXT, half_in
 from ._hints import belongs, hint, one_edit
 
 __all__ = ["NO_SOURCE", "check", "filled", "ours", "plain", "problems", "schema"]

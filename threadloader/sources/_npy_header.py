@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -148,8 +149,11 @@ def read_header(
     return Header(dtype, shape, header["fortran_order"], 8 + width + length, size)
 
 
+# Each parse leaves some objects that only the collector frees, and the files of a folder have
+# mostly one header.
+@lru_cache(64)
 def _parse(text: str) -> tuple[Any, np.dtype[Any] | None]:
-    """Give the value of a header, and its dtype; None if it has none that numpy holds."""
+    """Give the value of a header, and its dtype, or None if numpy cannot hold it; to be read."""
     try:
         header = ast.literal_eval(text)
     except SyntaxError:
