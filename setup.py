@@ -22,8 +22,10 @@ class BuildWithSchema(build_py):
 
     def run(self) -> None:
         """Builds the modules, then copies the schema."""
-        if not self.editable_mode:
-            shutil.rmtree(self._built_schema().parent, ignore_errors=True)
+        built = self._built_schema().parent
+        in_place = built.resolve() == Path(self.get_package_dir("threadloader")).resolve()
+        if not (self.editable_mode or in_place or getattr(self, "dry_run", False)):
+            shutil.rmtree(built, ignore_errors=True)
         super().run()
         if not self.editable_mode:  # an editable install reads the one at the root
             self.copy_file(SCHEMA, str(self._built_schema()), preserve_mode=False)

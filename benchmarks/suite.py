@@ -75,8 +75,8 @@ def main(arguments: Sequence[str], printed: Callable[[str], int]) -> int:
 def _replace(path: Path, text: str) -> None:
     """Write a file as a whole, or leave what was there, as when the disk is full."""
     made = path.with_name(f".{path.name}-{os.urandom(8).hex()}.tmp")
+    made.touch(exist_ok=False)  # never what somebody has put there
     try:
-        made.touch(exist_ok=False)  # never what somebody has put there
         made.write_text(text, encoding="utf-8")
         made.replace(path)
     finally:

@@ -148,13 +148,13 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("expected --epochs and --workers >= 1, and --read-ms in 0..1000")
 
     digits = open_source(Loader(CONFIG).config.source, CONFIG.parent)
-    kept = list(range(TEST_EVERY - 1, len(digits), TEST_EVERY))
+    to_test = list(range(TEST_EVERY - 1, len(digits), TEST_EVERY))
     source = SmallBoard(digits, options.read_ms)
-    loader = Loader(CONFIG, source, transform=prepare).replace(exclude=kept)
+    loader = Loader(CONFIG, source, transform=prepare).replace(exclude=to_test)
     loaders = [loader.replace(num_workers=workers) for workers in (0, options.workers)]
-    tests = [prepare(digits[index]) for index in kept]
-    learnt = len(digits) - len(kept)
-    print(f"{len(digits)} digits: {learnt} to train on, {len(tests)}, every sixth, to test")
+    tests = [prepare(digits[index]) for index in to_test]
+    to_train = len(digits) - len(to_test)
+    print(f"{len(digits)} digits: {to_train} to train on, {len(tests)}, every sixth, to test")
     if options.read_ms:
         cost = f"{options.read_ms} ms, as on a small board's storage (--read-ms)"
         print(f"each read made to wait {cost}")

@@ -24,7 +24,10 @@ except KeyboardInterrupt:
 def run(main: Callable[[], int]) -> NoReturn:
     """Ends the program with the exit code of ``main()``; what stops that is told in one line."""
     try:
-        sys.exit(main())
+        try:
+            sys.exit(main())
+        finally:
+            sys.stdout.flush()  # else it is found out at the program's end that nobody reads it
     except BrokenPipeError:  # whoever read it has gone; what is left to print goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

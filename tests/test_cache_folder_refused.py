@@ -12,7 +12,7 @@ import pytest
 from kept_samples import COUNT, files, filled, made, numbers, read
 from samples import same
 
-from threadloader.cache import Folder, Memory, _folder, _memory, _segments, _shelf
+from threadloader.cache import Folder, Memory, _base, _folder, _memory, _segments, _shelf
 from threadloader.cache._segments import Segment, Writer
 from threadloader.errors import ConfigError
 
@@ -133,6 +133,23 @@ def test_what_others_wrote_is_looked_at_again_when_there_is_memory(tmp_path, mon
     cache.look()
     assert COUNT == cache.stats().samples
     cache.close()
+
+
+def test_where_there_is_no_memory_to_look_for_what_others_wrote_loading_goes_on(
+    tmp_path, monkeypatch
+):
+    cache = Folder(tmp_path, "key", COUNT)
+    monkeypatch.setattr(_shelf.Shelf, "look", no_memory)
+    cache.look()
+    assert same(made(0), cache.get(0, made))
+    cache.close()
+
+
+def test_a_handler_s_own_memory_error_is_not_taken_for_want_of_memory(monkeypatch):
+    monkeypatch.setattr(_memory, "own", no_memory)
+    monkeypatch.setattr(_base, "by_handler", lambda error: True)
+    with pytest.raises(MemoryError):
+        Memory().get(0, made)
 
 
 def test_a_sample_that_there_is_no_memory_to_hold_is_given_all_the_same(monkeypatch):

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from programs import defined
 
-from threadloader.cache import key_of
+from threadloader.cache import _arrays, key_of
+from threadloader.cache._arrays import contents
 
 
 def test_what_the_process_has_done_does_not_count(tmp_path):
@@ -234,12 +235,16 @@ def test_calls_do_not_change_a_function_that_dispatches():
     assert before == key_of(called) == key_of(made(2)) != key_of(made(3))
 
 
+LONG = [np.dtype("g"), np.dtype("G"), np.dtype("g").newbyteorder()]
+
+
 def clear(array):
     """Makes all values 0, and leaves what is beside them."""
     for name in array.dtype.names or ():
         clear(array[name])
-    if array.dtype.char == "g":
-        array.view(np.uint8).reshape(-1, array.itemsize)[:, :10] = 0
+    if array.dtype.char in "gG":
+        used = slice(None, 10) if array.dtype.isnative else slice(-10, None)
+        array.view(np.uint8).reshape(-1, np.dtype("g").itemsize)[:, used] = 0
     elif not array.dtype.names:
         array[...] = 0
 
@@ -249,11 +254,14 @@ def clear(array):
     [
         np.dtype("i1,f8", align=True),
         np.dtype([("a", "i1"), ("b", [("c", "i1"), ("d", "i4")], 2)], align=True),
-        pytest.param(
-            np.dtype(np.longdouble),
-            marks=pytest.mark.skipif(
-                np.finfo(np.longdouble).nmant != 63, reason="it has no bytes that are not used"
-            ),
+        *(
+            pytest.param(
+                dtype,
+                marks=pytest.mark.skipif(
+                    np.finfo(np.longdouble).nmant != 63, reason="it has no bytes that are not used"
+                ),
+            )
+            for dtype in LONG
         ),
     ],
     ids=str,
@@ -267,3 +275,15 @@ def test_what_lies_beside_the_values_of_an_array_does_not_count(dtype):
     assert key_of(one) == key_of(other)
     other[1] = 1
     assert key_of(one) != key_of(other)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["i4,f4,f8", [("a", "i2", (2, 3)), ("b", [("c", "U2")])]], ids=str
+)
+def test_an_array_of_records_without_gaps_is_not_copied(dtype, monkeypatch):
+    """It may be a file that is mapped, larger than memory."""
+    one, other = np.zeros(3, dtype), np.zeros(3, dtype)
+    told = []
+    monkeypatch.setattr(_arrays, "contents", lambda array: told.append(array) or contents(array))
+    assert key_of(one) == key_of(other)
+    assert [one.dtype] * 2 == [array.dtype for array in told]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from numbered_jobs import WAIT, Job, results
 
+from threadloader import _runtime
 from threadloader._runtime import RUNTIME, Tickets
 from threadloader.engine import ENDED, _feeder, _shared
 from threadloader.engine._slots import Slot, Worker
@@ -173,3 +174,10 @@ def test_what_fails_behind_an_end_is_not_told(cancelled):
     assert not slot.leave(0.0)
     assert slot.leave(0.0)
     assert slot.conclude(late, job, slot.complete(late), None, None) is ENDED
+
+
+def test_a_fork_that_comes_just_before_a_wait_is_seen_as_one_in_it(monkeypatch):
+    """A signal's handler may run between the making of a slot and the wait for it."""
+    slot = Slot(RUNTIME)
+    monkeypatch.setattr(_runtime, "forks", _runtime.forks + 1)
+    assert slot.wait() is None

@@ -286,13 +286,23 @@ def test_what_is_open_is_closed_before_the_packages_end_that_were_there_before_i
     assert ["closed True", "the package has ended"] == child.stdout.splitlines()
 
 
-def test_of_many_loaders_one_exit_function_stays():
+def test_where_nothing_was_imported_no_exit_function_is_added():
     """Python counts those as well that were taken back."""
     counts = []
     for _ in range(3):  # the first imports what it needs
         with Loader({"num_workers": 0}, range(3)):
             counts.append(atexit._ncallbacks())
     assert counts[1] == counts[2]
+
+
+def test_of_the_exit_functions_the_last_one_stays(run_child):
+    child = run_child(
+        "from threadloader import _runtime\n"
+        "for _ in range(3):\n"
+        "    _runtime._imported = 0\n"
+        "    _runtime.RUNTIME.first_at_exit(lambda: print('called'))\n"
+    )
+    assert ("called\n", "") == (child.stdout, child.stderr)
 
 
 def test_all_that_is_open_is_told_to_end_before_one_is_waited_for(monkeypatch):
@@ -305,12 +315,14 @@ def test_all_that_is_open_is_told_to_end_before_one_is_waited_for(monkeypatch):
             owner, name, lambda self, name=name, done=done: (steps.append(name), done(self))
         )
     opened = [Loader({"num_workers": 1}, range(5)) for _ in range(2)]
-    for loader in opened:
-        loader.__enter__()
+    kept = [loader.__enter__() for loader in opened]
     _open_runs._close_all()
     assert ["tell", "tell", "close"] == steps[:3]
     for loader in opened:
         loader.__exit__(None, None, None)
+    steps.clear()
+    _open_runs._close_all()  # it is registered more than once
+    assert (2, []) == (len(kept), steps)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")

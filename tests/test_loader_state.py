@@ -194,7 +194,7 @@ class TestState:
             assert [[0, 1], [2, 3]] == lists(itertools.islice(held, 2))
             state = batches.state_dict()
             with pytest.raises(
-                BusyError, match=r"take the state first, then iter\(batches\).close"
+                BusyError, match=r"take the state first and end it by iter\(batches\).close"
             ):
                 batches.load_state_dict(state)
             iter(batches).close()

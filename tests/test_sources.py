@@ -255,6 +255,10 @@ def test_samples_of_no_shape_raise_nothing_when_they_are_looked_at(monkeypatch):
             "a numpy array (field 0), got Column; give numpy.asarray(...) of it",
         ),
         (
+            {"x": type("Lazy", (), {"chunk_layout": None})()},
+            "got Lazy; give numpy.asarray(...) of it if it fits into memory, else an object of",
+        ),
+        (
             {"x": Masking()},
             "got Masking; give its [:], which shows what is masked, if it fits into memory",
         ),

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import faults
 import numpy as np
@@ -269,3 +269,20 @@ def test_a_ctrl_c_in_an_experiment_waits_for_nothing(monkeypatch):
         if sweep.passed < at:
             break
     assert at > 1
+
+
+def test_a_part_that_is_false_is_looked_at_all_the_same(monkeypatch):
+    """As a callable of a class that has a length, of 0."""
+
+    class Empty:
+        def __len__(self):
+            return 0
+
+        def __call__(self, sample):
+            return sample
+
+    case = SimpleNamespace(transform=Empty(), collate=None)
+    monkeypatch.setattr(
+        _causes, "differs", lambda case, tape, depth, guarded: "transform" not in guarded
+    )
+    assert "transform" == _causes._locked(case, None, 1).part

@@ -284,7 +284,7 @@ def test_where_batches_are_left_out_epochs_are_compared_to_their_end(plan):
         return sample
 
     report = report_of(lambda: faults.rows()[:8], SKIPPING, transform=bad, plan=plan)
-    assert ("same", 3, 4, 6) == (report.result, report.steps, report.epoch_steps, report.batches)
+    assert ("same", 3, 4, 6) == (report.result, report.steps, report.of_epoch, report.batches)
     assert () == report.not_compared
     assert 2 == sum(len(run.legs) > 1 for run, _ in report.runs)
 

@@ -128,7 +128,7 @@ def test_what_is_honest_is_the_same(folder, config, given):
     report = verify.run({"batch_size": 4, **config}, **given)
     assert ("same", (), ()) == (report.result, report.dangers, report.failures)
     assert all(same for _, same in report.runs)
-    assert report.steps == report.epoch_steps
+    assert report.steps == report.of_epoch
 
 
 def test_a_cache_of_the_config_hides_nothing_and_stays_as_it_is(folder):

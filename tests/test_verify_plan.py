@@ -134,7 +134,7 @@ def test_without_a_number_of_batches_time_decides(monkeypatch):
     """At least two of each epoch; and it is said what was left out."""
     monkeypatch.setattr(_record, "BUDGET_SECONDS", 0)
     report = report_of()
-    assert ("same", 2, 6, 4) == (report.result, report.steps, report.epoch_steps, report.batches)
+    assert ("same", 2, 6, 4) == (report.result, report.steps, report.of_epoch, report.batches)
     (said,) = report.not_compared
     assert said.startswith("4 of the 6 batches of each epoch, and a resume at an epoch's end; ")
 

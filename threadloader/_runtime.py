@@ -215,9 +215,10 @@ class Runtime:
         """
         global _first, _imported
         if (imported := len(sys.modules)) > _imported:
-            _imported, before, _first = imported, _first, partial(function)
-            atexit.register(_first)
-            atexit.unregister(before)  # after that: at any moment there is one
+            # In this order: at any moment, and after an interrupt at any, there is one.
+            atexit.register(again := partial(function))
+            _imported, before, _first = imported, _first, again
+            atexit.unregister(before)
 
     def threads_replaced(self) -> bool:
         """Tell whether gevent has put greenlets or queues of its own in place of Python's."""

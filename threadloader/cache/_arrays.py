@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,17 +25,37 @@ def tell_array(walk: Walk, array: Any, base: Any) -> None:
     if array.dtype.hasobject:  # its own bytes are addresses
         walk.add(np.asarray(array).reshape(-1).tolist())
     else:
-        walk.put(*_values(np.asarray(array)))
+        _tell_values(walk, np.asarray(array))
 
 
-def _values(array: npt.NDArray[Any]) -> list[memoryview | bytes]:
-    """Give the bytes of all values: those between fields, or beside 80 bits, may be anything."""
-    if array.dtype.names is not None:
-        return [part for name in array.dtype.names for part in _values(array[name])]
-    if array.dtype.char in "gG" and np.finfo(np.longdouble).nmant == 63:
+def _tell_values(walk: Walk, array: npt.NDArray[Any]) -> None:
+    """Say all values, and not what is beside them, which may be anything."""
+    if _is_full(array.dtype):
+        walk.put(contents(array))
+    elif array.dtype.names is not None:
+        for name in array.dtype.names:
+            _tell_values(walk, array[name])
+    else:  # long doubles of 80 bits
         native = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(-1)
-        return [native.view(np.uint8).reshape(-1, np.dtype("g").itemsize)[:, :10].tobytes()]
-    return [contents(array)]
+        values = native.view(np.uint8).reshape(-1, np.dtype(np.longdouble).itemsize)
+        walk.put(values[:, :10].tobytes())
+
+
+def _is_full(dtype: np.dtype[Any]) -> bool:
+    """Tell whether values of a dtype fill all of its bytes, each once."""
+    if dtype.subdtype is not None:
+        return _is_full(dtype.subdtype[0])
+    if dtype.names is None or dtype.fields is None:
+        return dtype.char not in "gG" or np.finfo(np.longdouble).nmant != 63
+    at = 0
+    for field, offset in sorted([dtype.fields[name][:2] for name in dtype.names], key=_offset):
+        if offset != at or not _is_full(field):
+            return False
+        at += field.itemsize
+    return at == dtype.itemsize
+
+
+_offset = itemgetter(1)
 
 
 def tell_tensor(walk: Walk, tensor: Any) -> None:

@@ -91,9 +91,8 @@ class Cache:
         self._count.mine[Count.UNCACHEABLE] += 1
         if self._said_foreign.acquire(blocking=False):
             text = "cache: a sample has %s, which cannot be kept, so it is prepared each time; "
-            hint = "return numpy arrays, numbers and texts, in dicts, lists or tuples"
-            if "dtype" in str(error):
-                hint = "convert it with astype, as to float64"
+            hint = "return numpy arrays (not of objects, fields or long doubles), numbers and "
+            hint += "texts, in dicts, lists or tuples"
             log("warning", text + hint, error)
 
     def stats(self) -> CacheStats:

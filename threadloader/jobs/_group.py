@@ -219,8 +219,8 @@ class SeriesJob(_Several):
         recipe, indices = self._recipe, self._indices[number]
         if recipe.whole:
             return [recipe.take(indices)]  # type: ignore[misc]  # it is there
-        # Both are None again: a signal handler may have raised at a row, in a call before this.
-        source, each, self.part, self.at = recipe.source, recipe.each, None, None
+        # `part` is None again: a signal handler may have raised at a row, in a call before this.
+        source, each, self.part = recipe.source, recipe.each, None
         remaining, positions = iter(indices.tolist()), self._positions[number]
         try:
             if each is None:

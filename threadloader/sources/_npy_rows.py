@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import mmap
+from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -160,8 +161,8 @@ class Joined:
         self.header = replace(first.header, shape=shape, size=size)
 
     def one(self, row: int) -> Any:
-        part, at = part_of(row, self._firsts)
-        return self._parts[part].one(at)
+        part = bisect_right(self._firsts, row) - 1  # it is checked by now
+        return self._parts[part].one(row - self._firsts[part])
 
     def take(self, numbers: npt.NDArray[np.int64], empty: Empty) -> _Array:
         files = np.searchsorted(self._firsts_array, numbers, "right") - 1

@@ -154,7 +154,7 @@ def load(
 
     Returns:
         Where to go on, and what is left out of that epoch. Under another world or batch size the
-        steps count from the cut; there, and on another shard, this one's counts begin at 0.
+        steps count from there; then, and on another shard, this one's counts begin at 0.
 
     Raises:
         StateError: it is damaged, of another version, or of another run; for that the

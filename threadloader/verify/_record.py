@@ -171,7 +171,7 @@ class Tape:
         steps: how many batches of an epoch are compared: as many as came in the first.
         whole: whether epochs are compared to their end. An epoch may have fewer batches than it
             should: those of which all samples are left out do not come.
-        epoch_steps: how many batches an epoch has on this shard.
+        of_epoch: how many batches an epoch has on this shard.
         samples: rows that are not padding.
         fingerprint: the running fingerprint of the batches.
         batch_bytes: bytes of the largest batch.
@@ -187,7 +187,7 @@ class Tape:
         self.errors: dict[tuple[int, int], str] = {}
         self.steps = 0
         self.whole = True
-        self.epoch_steps = 0
+        self.of_epoch = 0
         self.samples = 0
         self.fingerprint = ""
         self.batch_bytes = 0
@@ -242,10 +242,10 @@ def record(case: Case, epochs: int, most: int | None, tick: Callable[[], None]) 
             timely = number < 2 or time.monotonic() < deadline
             another = timely if most is None else number < most
             # The last answer counts. No more after an epoch's last batch cuts nothing off.
-            tape.whole = another or number >= tape.epoch_steps
+            tape.whole = another or number >= tape.of_epoch
             return another
 
-        tape.epoch_steps = len(batches)
+        tape.of_epoch = len(batches)
         for item in _leg(batches, leg, (0, 0), epochs, more):
             if not item.place[0]:
                 tape.steps = item.place[1] + 1

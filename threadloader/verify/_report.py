@@ -98,7 +98,7 @@ class Report:
         config: the config as it was named; "" if it is not a file.
         epochs: epochs of each run.
         steps: batches of an epoch that were compared.
-        epoch_steps: batches that an epoch has.
+        of_epoch: batches that an epoch has.
         batches: batches of the first run.
         samples: samples in them.
         seconds: how long it all took.
@@ -115,7 +115,7 @@ class Report:
     config: str
     epochs: int
     steps: int
-    epoch_steps: int
+    of_epoch: int
     batches: int
     samples: int
     seconds: float

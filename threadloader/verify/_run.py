@@ -180,7 +180,7 @@ def _report(case: Case, plan: Plan, name: str, process: Process | None, shown: P
         config=name,
         epochs=epochs,
         steps=tape.steps,
-        epoch_steps=tape.epoch_steps,
+        of_epoch=tape.of_epoch,
         batches=len(tape.marks),
         samples=tape.samples,
         seconds=time.monotonic() - began,
@@ -214,7 +214,7 @@ def _left_out(case: Case, tape: Tape, deep: int) -> list[str]:
     found = []
     if not tape.whole:
         found.append(
-            f"{tape.epoch_steps - tape.steps:,} of the {tape.epoch_steps:,} batches of each epoch, "
+            f"{tape.of_epoch - tape.steps:,} of the {tape.of_epoch:,} batches of each epoch, "
             "and a resume at an epoch's end; --batches N compares more"
         )
     if tape.epochs == 1:
