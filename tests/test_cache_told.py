@@ -305,6 +305,13 @@ def test_of_two_in_a_set_that_look_alike_it_does_not_matter_which_one_else_is_he
     assert key_of(pair, SimpleNamespace(first=one)) != key_of(pair, SimpleNamespace(first=pair))
 
 
+def test_it_counts_in_which_of_two_places_a_set_of_things_that_look_alike_is():
+    """Such a set is told after the other one."""
+    alike, differ = {Keeper(1), Keeper(1)}, {Keeper(2), Keeper(3)}
+    assert key_of([alike, differ]) != key_of([differ, alike])
+    assert key_of([alike, differ]) == key_of([{Keeper(1), Keeper(1)}, {Keeper(3), Keeper(2)}])
+
+
 def test_what_says_what_a_program_does_counts_by_its_class():
     """Queues, threads and locks; and nobody waits for one that is held."""
     lock = threading.Lock()

@@ -4,14 +4,13 @@ The digest goes through the things breadth first and says of each what it is and
 holds, by the numbers in which they come. Lists and dicts have an order; sets have none that
 the next run has too. What is in a set is therefore put in order by colours, as in the
 refinement of graphs (B. Weisfeiler and A. Leman, 1968): each thing's colour is a digest of what
-it is and of the colours of what it holds, again and again, until those in each set differ. Things
-in a set that look alike all the same differ by who else holds them: so such a set comes last.
+it is and of the colours of what it holds, and of who holds it, again and again, until those in each
+set differ.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import deque
 from collections.abc import Sequence
 
 __all__ = ["Node", "digest_of"]
@@ -62,23 +61,22 @@ def digest_of(nodes: Sequence[Node]) -> str:
     """Give one digest of all things that the first one leads to.
 
     It has 64 hexadecimal digits, the same for any numbering of the nodes (all of which have
-    ended) and any order of what is in sets.
+    ended) and any order of what is in sets; but for things that the colours cannot tell apart, as
+    in a regular graph, it may be another one in another run.
     """
     colours = _colours(nodes)
     places = {0: 0}  # by number of a thing: its place in the digest
+    new = len(nodes)  # what has no place yet comes behind what has one
+
+    def rank(part: int) -> tuple[bytes, int, list[int]]:
+        # Of one colour, those come first that came before, elsewhere, or that hold such.
+        held = [places.get(each, new) for each in nodes[part].parts]
+        return colours[part], places.get(part, new), sorted(held) if nodes[part].any_order else held
+
     digest = hashlib.blake2b(digest_size=32)
-    order, late = deque([0]), deque[int]()
-    while order or late:
-        number = order.popleft() if order else late.popleft()
+    for number in (order := [0]):  # the loop appends to it
         node = nodes[number]
-        parts = node.parts
-        if node.any_order:
-            new = [colours[part] for part in parts if part not in places]
-            if order and len(set(new)) < len(new):  # what is still to come may tell them apart
-                late.append(number)
-                continue
-            # Among parts of one colour, those that came before, elsewhere, are first.
-            parts = sorted(parts, key=lambda part: (colours[part], places.get(part, len(nodes))))
+        parts = sorted(node.parts, key=rank) if node.any_order else node.parts
         for part in parts:
             if part not in places:
                 places[part] = len(places)
@@ -99,11 +97,23 @@ def _colours(nodes: Sequence[Node]) -> list[bytes]:
         if len(set(colours)) == count:  # no more than before: another round adds none
             break
         count = len(set(colours))
-        colours = [_colour(node, [colours[part] for part in node.parts]) for node in nodes]
+        colours = _next_colours(nodes, colours)
     return colours
 
 
-def _colour(node: Node, held: list[bytes]) -> bytes:
-    if node.any_order:
-        held.sort()
-    return hashlib.blake2b(node.label + b"".join(held), digest_size=16).digest()
+def _next_colours(nodes: Sequence[Node], colours: list[bytes]) -> list[bytes]:
+    """Give colours by what each thing holds, and by who holds it, and where."""
+    holders: list[list[bytes]] = [[] for _ in nodes]
+    for node, colour in zip(nodes, colours, strict=True):
+        for at, part in enumerate(node.parts):
+            holders[part].append(colour + (b"" if node.any_order else b"%d" % at))
+    made = []
+    for node, colour, by in zip(nodes, colours, holders, strict=True):
+        held = [colours[part] for part in node.parts]
+        if node.any_order:
+            held.sort()
+        by.sort()
+        lengths = b"%d,%d:" % (len(held), len(by))
+        told = b"".join([lengths, colour, *held, b" ".join(by)])
+        made.append(hashlib.blake2b(told, digest_size=16).digest())
+    return made
