@@ -24,7 +24,7 @@ class BuildWithSchema(build_py):
         """Builds the modules, then copies the schema."""
         built = self._built_schema().parent
         in_place = built.resolve() == Path(self.get_package_dir("threadloader")).resolve()
-        if not (self.editable_mode or in_place or getattr(self, "dry_run", False)):
+        if not (self.editable_mode or in_place):
             shutil.rmtree(built, ignore_errors=True)
         super().run()
         if not self.editable_mode:  # an editable install reads the one at the root

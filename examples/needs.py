@@ -23,10 +23,13 @@ except KeyboardInterrupt:
 
 def run(main: Callable[[], int]) -> NoReturn:
     """Ends the program with the exit code of ``main()``; what stops that is told in one line."""
+    code: object
     try:
         try:
-            sys.exit(main())
-        finally:
+            code = main()
+        except SystemExit as end:  # of a help, or a wrong option
+            code = end.code
+        if sys.stdout is not None:
             sys.stdout.flush()  # else it is found out at the program's end that nobody reads it
     except BrokenPipeError:  # whoever read it has gone; what is left to print goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -36,3 +39,4 @@ def run(main: Callable[[], int]) -> NoReturn:
     except KeyboardInterrupt:
         print("\ninterrupted: the loader is closed", file=sys.stderr)
         sys.exit(130)
+    sys.exit(code)  # type: ignore[arg-type]

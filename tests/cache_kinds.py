@@ -16,4 +16,5 @@ def roomy(kind, folder):
 def locks(cache):
     """Lists the locks that a cache holds while it does something."""
     memory = isinstance(cache, Memory)
-    return [cache._lock] if memory else [cache._writing, cache._shelf._lock, cache._shelf._looking]
+    own = [cache._lock] if memory else [cache._writing, cache._shelf._lock, cache._shelf._looking]
+    return [*own, cache._counted._lock]

@@ -164,6 +164,9 @@ pid = os.fork()
 if pid == 0:
     signal.alarm(30)  # the end of one that waits for ever
     code = 3 + (cache.stats().samples == 1)
+    counting = threading.Thread(target=cache.find, args=(2,))
+    counting.start()
+    counting.join()
     cache.close()
     os._exit(code)
 _, status = os.waitpid(pid, 0)

@@ -53,7 +53,7 @@ def test_one_edit_is_what_one_edit_can_make(one, other):
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        ("timeout", 'write "stall_seconds", and "stall_action": "raise" for an error'),
+        ("timeout", 'write "stall_seconds" (null: none), and "stall_action": "raise" for an error'),
         ("world_size", 'write "shard": {"index": ..., "count": ...}, or "auto"'),
         ("Dataset", 'data stand in "source", or in code: Loader(config, source=...)'),
         ("persistent_workers", "leave it out: workers live as long as the with"),

@@ -222,6 +222,13 @@ def test_a_reader_that_has_gone_ends_an_example_without_a_word(
     assert (0 if unbuffered and "--help" in arguments else 1) == done.returncode
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a shell of Unix closes the descriptor")
+def test_an_example_that_has_no_stdout_ends_well() -> None:
+    command = f'"{sys.executable}" "{EXAMPLES / "evaluate_ranks.py"}" --ranks 2 --samples 60 >&-'
+    done = subprocess.run(command, shell=True, env=ENVIRONMENT, capture_output=True, check=False)
+    assert (0, b"") == (done.returncode, done.stderr)
+
+
 @pytest.mark.parametrize("example", ["digits.py", "characters.py", "tokens.py"])
 @pytest.mark.parametrize("missing", ["numpy", "threadloader"])
 def test_without_what_it_needs_an_example_says_so(

@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from threadloader import Batches, Loader
+from threadloader import Batches, Loader, _runtime
+from threadloader._runtime import RUNTIME
 from threadloader.engine import Engine
 from threadloader.loader import _open_runs
 
@@ -293,6 +294,24 @@ def test_where_nothing_was_imported_no_exit_function_is_added():
         with Loader({"num_workers": 0}, range(3)):
             counts.append(atexit._ncallbacks())
     assert counts[1] == counts[2]
+
+
+def test_an_exit_function_that_an_interrupt_kept_out_is_registered_the_next_time(monkeypatch):
+    registered = []
+
+    def register(function):
+        if not registered:
+            registered.append("interrupted")
+            raise KeyboardInterrupt
+        registered.append(function)
+
+    monkeypatch.setattr(_runtime, "_imported", 0)
+    monkeypatch.setattr(_runtime, "_first", object)
+    monkeypatch.setattr(atexit, "register", register)
+    with pytest.raises(KeyboardInterrupt):
+        RUNTIME.first_at_exit(print)
+    RUNTIME.first_at_exit(print)
+    assert ["interrupted", _runtime._first] == registered
 
 
 def test_of_the_exit_functions_the_last_one_stays(run_child):

@@ -223,3 +223,11 @@ def test_reading_a_header_once_more_leaves_nothing_for_the_collector(tmp_path, o
         assert 0 == gc.collect()
     finally:
         gc.enable()
+
+
+def test_fields_that_somebody_renames_are_those_of_no_other_file(tmp_path, open_):
+    """An array's dtype is an object that can be changed; a header is read for each file."""
+    first = open_(fields=save(tmp_path, x=np.zeros(3, "i4,f8")))
+    first[0]["x"].dtype.names = ("u", "v")
+    again = open_(fields={"x": "x.npy"})
+    assert ("f0", "f1") == again[0]["x"].dtype.names

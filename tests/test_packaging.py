@@ -61,12 +61,24 @@ def wheel(sdist: Path) -> Path:
     return built
 
 
-def test_what_an_earlier_build_has_left_is_not_in_the_wheel(tmp_path: Path) -> None:
-    """As a module that is gone since, in a checkout in which pip has built before."""
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout with one module."""
     for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", SCHEMA_NAME, "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
     (tmp_path / "threadloader").mkdir()
     shutil.copy(ROOT / "threadloader" / "__init__.py", tmp_path / "threadloader")
+    return tmp_path
+
+
+def test_a_build_into_the_checkout_removes_nothing(checkout: Path) -> None:
+    run("setup.py", "-q", "build_py", "--build-lib", ".", cwd=checkout)
+    assert {"__init__.py", SCHEMA_NAME} == {it.name for it in (checkout / "threadloader").iterdir()}
+
+
+def test_what_an_earlier_build_has_left_is_not_in_the_wheel(checkout: Path) -> None:
+    """As a module that is gone since, in a checkout in which pip has built before."""
+    tmp_path = checkout
     left = tmp_path / "build" / "lib" / "threadloader" / "gone.py"
     left.parent.mkdir(parents=True)
     left.touch()

@@ -22,9 +22,11 @@ class Count(threading.local):
 
     def __init__(self, counted: Counted) -> None:
         # threading.local runs this once in each thread that uses the object, and lets go of what it
-        # holds when the thread has ended: that of the token is how others learn of it.
+        # holds when the thread has ended: that of the token is how others learn of it. The list
+        # comes first: a signal's handler may count in the middle of this.
+        self.mine = [*_ZEROS]
         self.token = _Token()
-        self.mine = counted.opened(self.token)
+        counted.add(self.token, self.mine)
 
 
 class Counted:
@@ -39,12 +41,10 @@ class Counted:
 
     def forked(self) -> None:
         """In a forked child: replace the lock, which a thread of the parent may have held."""
-        # Taken once a thread; again by a signal's handler, in the thread that has it.
-        self._lock = _thread.RLock()
+        self._lock = _thread.allocate_lock()  # taken once by each thread
 
-    def opened(self, token: _Token) -> list[int]:
-        """Give a list to count in for as long as there is the token; add up those that ended."""
-        mine = [*_ZEROS]
+    def add(self, token: _Token, mine: list[int]) -> None:
+        """Add a list, which counts for as long as there is the token; add up those that ended."""
         with self._lock:
             ended, lists = self._state
             live = []
@@ -54,7 +54,6 @@ class Counted:
                 else:
                     live.append((there, counts))
             self._state = ended, (*live, (weakref.ref(token), mine))
-        return mine
 
     def total(self) -> tuple[int, ...]:
         """Give the sums over all threads."""

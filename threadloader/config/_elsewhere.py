@@ -28,12 +28,12 @@ _HERE = {
     "persistent_workers": _ALWAYS,
     "multiprocessing_context": "leave it out: workers are threads",
     "worker_init_fn": "leave it out: per_thread(...) gives each worker a source of its own",
-    "batch_sampler": 'write "sampler"; batches are slices of its order',
-    "buffer_size": 'leave it out: "shuffle" needs no buffer, and sees all samples',
+    "batch_sampler": 'leave it out: batches are slices of the order that "sampler" gives',
+    "buffer_size": 'leave it out: "shuffle" needs none; what is ahead is "prefetch_batches"',
     "drop_remainder": 'write "drop_last"',
     "in_order": "leave it out: batches always come in order",
     "pin_memory_device": 'leave it out: "pin_memory" is all that there is',
-    "timeout": 'write "stall_seconds", and "stall_action": "raise" for an error',
+    "timeout": 'write "stall_seconds" (null: none), and "stall_action": "raise" for an error',
 }
 """Of PyTorch's DataLoader and its samplers, tf.data, Grain, and Keras; those that are no slip away
 from ours. docs/from-torch.md says more."""

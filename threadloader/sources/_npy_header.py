@@ -149,16 +149,20 @@ def read_header(
     return Header(dtype, shape, header["fortran_order"], 8 + width + length, size)
 
 
-# Each parse leaves some objects that only the collector frees, and the files of a folder have
-# mostly one header.
+# Each leaves some objects that only the collector frees, and the files of a folder have mostly one
+# header. (A dtype is made for each: whoever gets an array of it may rename its fields.)
 @lru_cache(64)
-def _parse(text: str) -> tuple[Any, np.dtype[Any] | None]:
-    """Give the value of a header, and its dtype, or None if numpy cannot hold it; to be read."""
+def _value(text: str) -> Any:
+    """Give the value of a header, which is not to be changed."""
     try:
-        header = ast.literal_eval(text)
+        return ast.literal_eval(text)
     except SyntaxError:
-        header = ast.literal_eval(_SHAPE.sub(lambda shape: _LONG.sub("", shape[0]), text))
-    match header:
+        return ast.literal_eval(_SHAPE.sub(lambda shape: _LONG.sub("", shape[0]), text))
+
+
+def _parse(text: str) -> tuple[Any, np.dtype[Any] | None]:
+    """Give the value of a header, and its dtype; None if it has none that numpy holds."""
+    match header := _value(text):
         case {"descr": descr, "fortran_order": bool(), "shape": tuple()}:
             dtype = np.lib.format.descr_to_dtype(descr)
             return header, dtype if _is_held(descr) else None
