@@ -29,14 +29,16 @@ def run(main: Callable[[], int]) -> NoReturn:
             code = main()
         except SystemExit as end:  # of a help, or a wrong option
             code = end.code
+        except BrokenPipeError:
+            raise
+        except (LoaderError, OSError) as error:
+            code = f"{PROGRAM}: {error}"
+        except KeyboardInterrupt:
+            print("\ninterrupted: the loader is closed", file=sys.stderr)
+            code = 130
         if sys.stdout is not None:
             sys.stdout.flush()  # else it is found out at the program's end that nobody reads it
-    except BrokenPipeError:  # whoever read it has gone; what is left to print goes nowhere
+    except OSError as error:  # whoever read it has gone, or the disk is full: the rest goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except (LoaderError, OSError) as error:
-        sys.exit(f"{PROGRAM}: {error}")
-    except KeyboardInterrupt:
-        print("\ninterrupted: the loader is closed", file=sys.stderr)
-        sys.exit(130)
+        code = 1 if isinstance(error, BrokenPipeError) else f"{PROGRAM}: {error}"
     sys.exit(code)  # type: ignore[arg-type]

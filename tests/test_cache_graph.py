@@ -75,11 +75,21 @@ SHARED = [
 ]
 """Two sets that have one of three things in common, which look alike."""
 
+PAIRED = [
+    *(("list", False, [2, 1]), ("set", True, [3, 4]), ("set", True, [7, 8]), ("list", False, [5])),
+    *(("list", False, [6]), ("list", False, [7]), ("list", False, [8])),
+    *(("a", False, []), ("a", False, [])),
+]
+"""Two sets, and each thing of one leads to one of the other."""
+
 
 @given(graphs(), st.randoms(use_true_random=False))
 @example(SHARED, Random(0))
 @example(SHARED, Random(1))
 @example(SHARED, Random(2))
+@example(PAIRED, Random(0))
+@example(PAIRED, Random(1))
+@example(PAIRED, Random(2))
 @settings(max_examples=300)
 def test_numbers_and_the_order_of_sets_do_not_count(things, random):
     things = reached(things)

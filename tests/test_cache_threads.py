@@ -12,6 +12,7 @@ from cache_kinds import locks, roomy
 
 from threadloader.cache import Folder, Memory, _base, _memory
 from threadloader.cache._base import MISSING
+from threadloader.cache._count import Counted
 
 
 @pytest.fixture(params=["memory", "folder"])
@@ -30,6 +31,20 @@ def test_what_ended_threads_have_counted_stays_and_their_lists_do_not(cache):
         assert number + 1 == cache.stats().hits + cache.stats().misses
     assert (20, 10) == (cache.stats().hits, cache.stats().misses)
     assert len(cache._counted._state[1]) <= 2  # the last one's is added up by the next
+
+
+def test_a_handler_that_asks_while_its_thread_asks_for_the_first_time_is_counted(monkeypatch):
+    cache, added = Memory(), Counted.add
+
+    def add(self, token, mine):
+        cache.find(0)
+        added(self, token, mine)
+
+    monkeypatch.setattr(Counted, "add", add)
+    thread = threading.Thread(target=cache.find, args=(1,))
+    thread.start()
+    thread.join()
+    assert 2 == cache.stats().misses
 
 
 def test_threads_that_keep_at_once_do_not_pass_a_bound(monkeypatch):

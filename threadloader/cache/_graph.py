@@ -4,8 +4,9 @@ The digest goes through the things breadth first and says of each what it is and
 holds, by the numbers in which they come. Lists and dicts have an order; sets have none that
 the next run has too. What is in a set is therefore put in order by colours, as in the
 refinement of graphs (B. Weisfeiler and A. Leman, 1968): each thing's colour is a digest of what
-it is and of the colours of what it holds, and of who holds it, again and again, until those in each
-set differ.
+it is and of the colours of what it holds, and of who holds it, again and again, until those in
+each set differ. Where that tells no more apart, one thing of several that look alike is given a
+colour of its own.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from collections.abc import Sequence
 
 __all__ = ["Node", "digest_of"]
 
-_MOST_COLOURS = 500_000
+_MOST_COLOURS = 1_000_000
 _FEWEST_ROUNDS = 8
-"""The most colours to work out, but so many rounds in any case. Chosen: a second or two.
+"""The most colours to look at, but so many rounds in any case. Chosen: a second or two.
 Where two things in a set differ only in what lies farther away among very many, another run may
 put them in another order, and prepare anew what was kept."""
+
+_MOST_GIVEN = 100_000
+"""Likewise where colours are given to things that look alike: some tenths of a second."""
 
 
 class Node:
@@ -61,17 +65,15 @@ def digest_of(nodes: Sequence[Node]) -> str:
     """Give one digest of all things that the first one leads to.
 
     It has 64 hexadecimal digits, the same for any numbering of the nodes (all of which have
-    ended) and any order of what is in sets; but for things that the colours cannot tell apart, as
-    in a regular graph, it may be another one in another run.
+    ended) and any order of what is in sets; but of very many things that look alike it may be
+    another one in another run.
     """
     colours = _colours(nodes)
     places = {0: 0}  # by number of a thing: its place in the digest
-    new = len(nodes)  # what has no place yet comes behind what has one
 
-    def rank(part: int) -> tuple[bytes, int, list[int]]:
-        # Of one colour, those come first that came before, elsewhere, or that hold such.
-        held = [places.get(each, new) for each in nodes[part].parts]
-        return colours[part], places.get(part, new), sorted(held) if nodes[part].any_order else held
+    def rank(part: int) -> tuple[bytes, int]:
+        # Among parts of one colour, those that came before, elsewhere, are first.
+        return colours[part], places.get(part, len(nodes))
 
     digest = hashlib.blake2b(digest_size=32)
     for number in (order := [0]):  # the loop appends to it
@@ -89,16 +91,34 @@ def digest_of(nodes: Sequence[Node]) -> str:
 def _colours(nodes: Sequence[Node]) -> list[bytes]:
     """Give each thing a colour, so that things in one set have different colours if they differ."""
     colours = [node.label for node in nodes]
+    colours[0] += b"first"  # it is the one that the digest begins with
     sets = [node.parts for node in nodes if node.any_order and len(node.parts) > 1]
-    count = 0
-    for _ in range(max(_FEWEST_ROUNDS, _MOST_COLOURS // len(nodes))):
-        if all(len({colours[part] for part in parts}) == len(parts) for parts in sets):
+    looked_at = sum(1 + len(node.parts) for node in nodes)  # in a round
+    given, count = _MOST_GIVEN // looked_at, 0
+    for _ in range(max(_FEWEST_ROUNDS, _MOST_COLOURS // looked_at)):
+        alike = _alike(sets, colours)
+        if alike is None:
             break
         if len(set(colours)) == count:  # no more than before: another round adds none
-            break
+            if not given:
+                break
+            given -= 1
+            colours[alike] = hashlib.blake2b(colours[alike] + b"!", digest_size=16).digest()
         count = len(set(colours))
         colours = _next_colours(nodes, colours)
     return colours
+
+
+def _alike(sets: Sequence[Sequence[int]], colours: Sequence[bytes]) -> int | None:
+    """Give a thing that has the colour of another one in its set, the least such colour."""
+    found: int | None = None
+    for parts in sets:
+        seen: set[bytes] = set()
+        for part in parts:
+            if colours[part] in seen and (found is None or colours[part] < colours[found]):
+                found = part
+            seen.add(colours[part])
+    return found
 
 
 def _next_colours(nodes: Sequence[Node], colours: list[bytes]) -> list[bytes]:
