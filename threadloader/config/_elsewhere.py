@@ -7,7 +7,6 @@ __all__ = ["here"]
 _SOURCE = 'data stand in "source", or in code: Loader(config, source=...)'
 _SHARD = 'write "shard": {"index": ..., "count": ...}, or "auto"'
 _SEED = 'write "seed"'
-_ALWAYS = "leave it out: workers live as long as the with"
 
 _HERE = {
     "dataset": _SOURCE,
@@ -25,7 +24,7 @@ _HERE = {
     "num_shards": _SHARD,
     "shard_index": _SHARD,
     "threads": 'write "num_workers"',
-    "persistent_workers": _ALWAYS,
+    "persistent_workers": "leave it out: workers live as long as the with",
     "multiprocessing_context": "leave it out: workers are threads",
     "worker_init_fn": "leave it out: per_thread(...) gives each worker a source of its own",
     "batch_sampler": 'leave it out: batches are slices of the order that "sampler" gives',

@@ -42,11 +42,12 @@ def _held() -> list[Batches]:
     return [batches for there in _runs.copy() if (batches := there()) is not None]
 
 
-@atexit.register
+@atexit.register  # besides `follow`: what an exit function opens is too late for that
 def _close_all() -> None:
     """Close what was left open, before the interpreter goes down under threads and files.
 
-    Not in a forked child: what is open there is its parent's.
+    Called twice, it finds nothing the second time. Not in a forked child: what is open there is
+    its parent's.
     """
     ours = [batches for batches in _held() if batches._run.forks == _runtime.forks]
     left_open = [batches for batches in ours if not batches._ended]

@@ -65,7 +65,8 @@ def checked(kind: str, label: str, field: Any) -> _Array:
             dense = "it alone: it has samples of its own"
         raise refusal("a numpy array", name, f"give {dense}")
     if field.dtype.hasobject:
-        hint = "convert it with astype (among texts None becomes one), or give a list of samples"
+        hint = "convert it with astype (which makes a text of None, too, where it makes texts), or "
+        hint += "give a list of samples"
         raise refusal("numbers, or strings of a fixed width", f"dtype {field.dtype}", hint)
     if field.ndim == 0:
         hint = f"give one sample a row{samples}"

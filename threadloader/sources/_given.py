@@ -52,13 +52,13 @@ def as_source(data: Any) -> Any:
     elif isinstance(data, Mapping) and _is_options(data):
         got = "an object of options"
         hint = 'it stands in the config, as in Loader({"source": {"type": ...}})'
-    elif _is_arrow(kind):
+    elif _indexed_by(kind, "pyarrow") and hasattr(kind, "column_names"):  # its len() counts rows
         hint = (
             "its [] gives columns: give its rows, as table.to_pylist() does, or an object of your "
             "own with a length, an [], and a take(indices) that gives a dict of arrays of "
             "table.take(indices)"
         )
-    elif _is_polars(kind):
+    elif _indexed_by(kind, "polars") and hasattr(kind, "to_dicts"):  # else it is one column
         hint = (
             "its [] gives tables: give its rows, as df.to_dicts() does, or a dict of arrays, as "
             "{column.name: column.to_numpy() for column in df}"
@@ -133,22 +133,14 @@ def _is_labelled(kind: type) -> bool:
     return False
 
 
-def _is_arrow(kind: type) -> bool:
-    """Tell whether an ``[]`` of this class gives columns, as in pyarrow's tables and batches.
+def _indexed_by(kind: type, package: str) -> bool:
+    """Tell whether the ``[]`` of this class is one of a package, which need not be there.
 
-    Their ``len()`` counts rows. Told without pyarrow, which need not be there.
+    A class derived from one of theirs may have an ``[]`` of its own, and well give samples by it.
     """
     for each in kind.__mro__:
         if "__getitem__" in vars(each):
-            return str(each.__module__).startswith("pyarrow.") and hasattr(kind, "column_names")
-    return False
-
-
-def _is_polars(kind: type) -> bool:
-    """Tell whether an ``[]`` of this class gives tables, as in those of polars; told without it."""
-    for each in kind.__mro__:
-        if "__getitem__" in vars(each):
-            return str(each.__module__).startswith("polars.") and hasattr(kind, "to_dicts")
+            return str(each.__module__).startswith(f"{package}.")
     return False
 
 
