@@ -61,7 +61,8 @@ class TestColumn:
         """Arrays give their field as it is."""
         labels = np.array([1, 2, 3])
         assert column(as_source({"y": labels}), "y", "") is labels
-        assert column(as_source(Pair(np.zeros(3), labels)), "y", "") is labels
+        for kind in (Pair, collections.namedtuple("array", "x y")):
+            assert column(as_source(kind(np.zeros(3), labels)), "y", "") is labels
 
     @pytest.mark.parametrize("field", ["name", "n", "kind"])
     def test_csv_gives_its_columns(self, tmp_path, field):

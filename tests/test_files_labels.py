@@ -97,6 +97,7 @@ def test_a_label_that_is_no_such_number_names_its_line(tmp_path, kind, value):
             "files,y\n",
             "line 1: expected one column 'file', got 'files', 'y'; did you mean 'files'?",
         ),
+        ("\n\nfiles,y\n", "line 3: expected one column 'file', got 'files', 'y'; did you"),
         ("file;y\n", "got 'file;y'; separate the columns by commas, and not by ';'"),
         ("file,y,y\n", "line 1: expected one column 'y', got 'file', 'y', 'y'"),
         ("file,y\n", "labels.csv: expected a row for each file, got none; write a line"),

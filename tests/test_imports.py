@@ -4,6 +4,7 @@ import ast
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import threadloader
@@ -136,6 +137,23 @@ def test_a_loader_of_arrays_imports_nothing_more_of_numpy(run_child):
         "print([name for name in more if 'numpy' in name or name == '_hashlib'])\n"
     )
     assert ("[]", "") == (child.stdout.strip(), child.stderr)
+
+
+@pytest.mark.parametrize("kind", ["text", "jsonl", "csv", "npy"])
+def test_a_loader_of_files_does_not_import_openssl(run_child, tmp_path, kind):
+    """The index of lines that is kept in a file needs it: not one that is kept in memory."""
+    file = tmp_path / f"x.{kind}"
+    file.write_text("[0]\n[1]\n", encoding="utf-8")
+    if kind == "npy":
+        np.save(file, np.arange(2))
+    config = {"source": {"type": kind, "path": str(file)}, "batch_size": 1}
+    child = run_child(
+        "import sys, numpy, threadloader\n"
+        f"with threadloader.Loader({config!r}) as batches:\n"
+        "    print(len(list(batches)))\n"
+        "print(*{'_hashlib', 'secrets', 'difflib'} & set(sys.modules))\n"
+    )
+    assert ("1" if kind == "csv" else "2", "", "") == (*child.stdout.split("\n")[:2], child.stderr)
 
 
 def test_up_to_the_first_batch_no_module_of_others_is_imported(run_child):

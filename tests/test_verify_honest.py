@@ -102,6 +102,25 @@ def test_files_that_are_written_to_meanwhile_are_the_cause(folder, gone):
     assert "when nobody writes to them" in report.causes[0].advice
 
 
+def test_a_table_of_labels_that_is_written_to_meanwhile_is_the_cause(folder):
+    """Also where the pattern, which finds what is read, does not find the table."""
+    table, main, rows = folder / "labels.csv", threading.current_thread(), "file,y\n"
+    for name in "abcdefgh":
+        (folder / f"{name}.bin").write_bytes(name.encode())
+        rows += f"{name}.bin,1\n"
+    table.write_text(rows, encoding="utf-8")
+
+    def transform(sample):
+        if threading.current_thread() is not main:
+            table.write_text(rows.replace(",1", ",2"), encoding="utf-8")
+        return faults.counter(np.array([1.0]))
+
+    label = {"csv": "labels.csv", "file": "file", "label": "y", "as": "int"}
+    source = {"type": "files", "folder": ".", "pattern": "*.bin", "label": label}
+    report = verify.run({"source": source}, transform=transform)
+    assert ("differs", [("source", "files-changed")]) == (report.result, found(report))
+
+
 @pytest.mark.parametrize(
     ("config", "given"),
     [

@@ -10,14 +10,14 @@ The rooms: `config` reads what is to be loaded (`_schema` checks it), `order` sa
 come when, `samplers` does where that is not a plain shuffle, `sources` reads the samples,
 `transforms` changes them (`masking` is one that comes along), `cache` keeps them, `collate` makes
 batches of them, in memory that `buffers` uses again, `jobs` does all that for one batch, `engine`
-runs it in threads over the `_runtime`, `stats` counts, `state` lets a run go on, `quarantine`
-lists what it left out, `loader` puts them together. `sizes` says how large a batch is,
-`fingerprint` tells batches apart by their content, `adapters` connects other programs, `cli`,
-`bench`, `lookup` and `verify` hold the commands (`_command_line` finds what a command line names,
-`_dry_run` tries a config out, `_messages` puts what is wrong in lines, `_stdout` keeps stdout for
-what a command answers, `_children` starts the children of `bench` and `verify` and reads what they
-are asked, `_exit` ends a process that has run user code), `errors` what is raised, and how that is
-told.
+runs it in threads over the `_runtime`, `stats` counts, `state` lets a run go on, `quarantine` lists
+what it left out, `loader` puts them together. `sizes` says how large a batch is, `fingerprint`
+tells batches apart by their content, `adapters` connects other programs, `cli`, `bench`, `lookup`
+and `verify` hold the commands (`_command_line` finds what a command line names, `_dry_run` tries a
+config out and `_first_batch` its first batch, `_messages` puts what is wrong in lines, `_stdout`
+keeps stdout for what a command answers, `_children` starts the children of `bench` and `verify` and
+reads what they are asked, `_exit` ends a process that has run user code), `errors` what is raised,
+and how that is told.
 """
 
 import sys

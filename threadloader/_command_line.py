@@ -16,7 +16,7 @@ from typing import Any
 
 from ._children import current_folder
 from ._messages import in_words
-from .errors import LoaderError
+from .errors import LoaderError, ends
 
 __all__ = [
     "CodeError",
@@ -184,11 +184,13 @@ def named(option: str, name: str) -> Callable[..., Any]:
             file = getattr(imported, "__file__", None)  # of another module of that name, perhaps
             where = f" (imported from {file})" if file else ""
             raise UsageError(f"{expected}: {error}{where}") from error
-    except (UsageError, KeyboardInterrupt):
+    except UsageError:
         raise
-    except ImportError as error:
-        raise UsageError(f"{expected}: {error}") from error
     except BaseException as error:
+        if ends(error):
+            raise
+        if issubclass(type(error), ImportError):
+            raise UsageError(f"{expected}: {error}") from error
         raise CodeError(f"{option}: {name}: {in_words(error)}") from error
     if not callable(found):
         raise UsageError(f"{option}: expected a function, got {name}, {type(found).__name__}")
@@ -204,9 +206,9 @@ def given_by(function: Callable[[], Any]) -> Any:
     """
     try:
         source = function()
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if ends(error):
+            raise
         raise CodeError(f"--source: {in_words(error)}") from error
     if source is None:
         raise UsageError("--source: expected a function that returns a source, got None from it")

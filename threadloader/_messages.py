@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from ._schema import pointer
-from .config import Report
+from .config import Report, in_order
 from .errors import ConfigError, LoaderError, Problem, SourceError, from_signal, name_of
 from .errors import one_line as line
 
@@ -20,7 +20,6 @@ __all__ = [
     "USAGE",
     "counted",
     "from_source",
-    "in_order",
     "in_words",
     "is_terminal",
     "line",
@@ -74,11 +73,6 @@ def problem_lines(report: Report, problems: list[Problem]) -> list[str]:
     return [
         line(f"{report.file}:{'' if it.line else ' '}{it}") for it in sorted(problems, key=in_order)
     ]
-
-
-def in_order(problem: Problem) -> tuple[int, int]:
-    """Give what problems are sorted by, to stand in the order of the document."""
-    return problem.line, problem.column
 
 
 def from_source(report: Report, error: BaseException) -> list[Problem]:

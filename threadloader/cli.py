@@ -15,8 +15,9 @@ from . import __version__, bench, lookup, verify
 from ._command_line import CodeError, UsageError, add_code, code_of, new_command
 from ._dry_run import read, tried
 from ._exit import leave
-from ._messages import GOOD, PROBLEM, USAGE, in_order, line, problem_lines
+from ._messages import GOOD, PROBLEM, USAGE, line, problem_lines
 from ._stdout import answering, lead_nowhere
+from .config import in_order
 from .errors import Problem, from_signal
 
 __all__ = ["main", "program"]

@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from .._command_line import add_code, integer, names_of, new_command, number
 from .._dry_run import examined, read
 from .._messages import GOOD, PROBLEM, USAGE, in_words, line
 from ..adapters import torch_loader
-from ..errors import ConfigError, LoaderError, by_handler
+from ..errors import ConfigError, LoaderError, by_handler, from_signal
 from ._picture import BEGINS, picture
 from ._plan import CODE, STEPS, Plan
 from ._progress import progress
@@ -116,7 +117,7 @@ def _bench(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
         return code
 
     try:
-        plan = Plan(**{name: getattr(arguments, name) for name in Plan.__dataclass_fields__})
+        plan = Plan(**{it.name: getattr(arguments, it.name) for it in fields(Plan)})
     except ConfigError as error:
         for problem in error.problems:
             refuse(problem)
@@ -211,7 +212,9 @@ def _broken_torch() -> str:
         return ""  # `run` says so
     try:
         torch_loader.import_torch()
-    except Exception as error:  # noqa: BLE001 - a broken installation raises what it likes
+    except Exception as error:  # a broken installation raises what it likes
+        if from_signal(error):
+            raise
         return (
             f"--compare torch: expected a torch that can be imported, got {in_words(error)}; "
             f"write: {torch_loader.INSTALL}"

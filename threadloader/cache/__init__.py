@@ -15,11 +15,11 @@ of this is ``f + (1 - f) ln(1 - f)``: 0.005 where f is 0.1, 0.15 where it is 0.5
 is 0.9. Where a sampler asks for some samples more often than for others, those come earlier,
 and so are more likely to be among the first.
 
-`_base` is what caches have in common, `_memory` and `_folder` are the two kinds; `_samples`
-makes samples safe to share, `_encode` turns them into bytes, `_segments` are the files of a folder,
-and `_shelf` says which of those has which sample. `_key` says what kept samples depend on: `_walk`
-meets all objects, `_kinds`, `_arrays` and `_code` say what is in objects, arrays and functions, and
-`_graph` makes one digest of all.
+`_base` is what caches have in common (`_count` counts for them), `_memory` and `_folder` are the
+two kinds; `_samples` makes samples safe to share, `_encode` turns them into bytes, `_segments` are
+the files of a folder, and `_shelf` says which of those has which sample. `_key` says what kept
+samples depend on: `_walk` meets all objects, `_kinds`, `_arrays` and `_code` say what is in
+objects, arrays and functions, and `_graph` makes one digest of all.
 """
 
 from __future__ import annotations

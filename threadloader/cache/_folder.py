@@ -64,7 +64,7 @@ class Folder(Cache):
         self._key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
         self._folder = folder / self._key.hex()[:32]
         self._max_bytes = max_bytes
-        self._shelf = _shelf(self._folder, self._key, samples)
+        self._shelf = _new_shelf(self._folder, self._key, samples)
         self._clock = clock
         self._looked = clock()  # when `look` ran last; written by each thread that looks
         # Held by the one thread that writes, even while it waits for the disk: other threads
@@ -269,7 +269,7 @@ class Folder(Cache):
         self._shelf.close()
 
 
-def _shelf(folder: Path, key: bytes, samples: int) -> Shelf:
+def _new_shelf(folder: Path, key: bytes, samples: int) -> Shelf:
     try:
         return Shelf(folder, key, samples)
     except (MemoryError, ValueError) as error:  # ValueError: more than any memory has

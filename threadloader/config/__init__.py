@@ -23,10 +23,18 @@ from ._bytes import bytes_of
 from ._check import NO_SOURCE
 from ._file import Document, follow, read, split
 from ._hints import hint
-from ._report import Report
+from ._report import Report, in_order
 from ._text import parse  # here: reading a config imports nothing of ours, not even this
 
-__all__ = ["NO_SOURCE", "Base", "LoaderConfig", "Report", "bytes_of", "examine"]
+__all__ = [
+    "NO_SOURCE",
+    "Base",
+    "LoaderConfig",
+    "Report",
+    "bytes_of",
+    "examine",
+    "in_order",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,14 +203,14 @@ did you mean "num_workers"?
     problems = list(document.problems)
     if len(section) < len(names):
         problems.append(_missing(document, section, value, names))
-        return Report(None, None, None, base, tuple(sorted(problems, key=_line_and_column)), file)
+        return Report(None, None, None, base, tuple(sorted(problems, key=in_order)), file)
     if isinstance(value, dict):
         value = _check.ours(value, ignore=ignore)
     depth = len(section)
     refused = {path[depth:] for path in document.refused if path[:depth] == section}
     found = _check.check(value, refused, in_code)
     problems += _check.problems(found, (), section, document.place)
-    problems.sort(key=_line_and_column)
+    problems.sort(key=in_order)
     refused.update(mismatch.path for mismatch in found)
     return _report(value, problems, refused, base, file, section, document)
 
@@ -229,10 +237,6 @@ def _report(
             object.__setattr__(config, option.name, filled[option.name])
     right = None if problems else options
     return Report(config, source, root, base, tuple(problems), file, section, document, right)
-
-
-def _line_and_column(problem: Problem) -> tuple[int, int]:
-    return problem.line, problem.column
 
 
 def _missing(document: Document, path: Place, value: Any, names: list[str]) -> Problem:

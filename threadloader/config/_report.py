@@ -11,7 +11,12 @@ from ._file import Document, follow, keys
 if TYPE_CHECKING:
     from . import LoaderConfig
 
-__all__ = ["Report"]
+__all__ = ["Report", "in_order"]
+
+
+def in_order(problem: Problem) -> tuple[int, int]:
+    """Gives what problems are sorted by, to stand in the order of the document."""
+    return problem.line, problem.column
 
 
 class Report(NamedTuple):
@@ -80,7 +85,7 @@ class Report(NamedTuple):
             problem if problem.pointer[1:].split("/")[0] in in_code else self.locate(problem)
             for problem in error.problems
         ]
-        problems.sort(key=lambda problem: (problem.line, problem.column))
+        problems.sort(key=in_order)
         ConfigError.__init__(error, problems, self.file)
 
 

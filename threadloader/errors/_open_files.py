@@ -49,7 +49,7 @@ def too_many(error: BaseException) -> str:
     """Give what to do about an error, if too many files are open; else ""."""
     if getattr(error, "errno", None) not in TOO_MANY:
         return ""
-    limit = "" if os.name == "nt" else "raise the limit of open files (ulimit -n), or "
+    limit = "" if _WINDOWS else "raise the limit of open files (ulimit -n), or "
     return f"{limit}open fewer files or loaders at once"
 
 

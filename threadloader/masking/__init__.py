@@ -46,7 +46,8 @@ class MaskTokens:
         vocabulary: how many tokens there are, 2 to 2**24; tokens are 0 to vocabulary - 1.
         mask_token: what replaces hidden tokens; itself never chosen or drawn.
         probability: the probability that a token is chosen, 0 to 1. 0.15 is BERT's.
-        special: further tokens that are never chosen and never drawn: padding, beginning, end.
+        special: further tokens that are never chosen and never drawn: padding, beginning, end; a
+            list, tuple or array of them.
         field: the field of the sample that holds the tokens; None where it is the array.
         tokens: the name of the masked tokens; None for that of ``field``, or ``"tokens"``.
         labels: the name of the labels.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -94,6 +93,8 @@ def nearest(name: str, names: Iterable[str]) -> str:
     >>> nearest("colour", ["color", "size"]), nearest("x", ["size"])
     ("did you mean 'color'?", '')
     """
+    import difflib  # imported when it is asked for
+
     likely = difflib.get_close_matches(name, list(names), n=1)
     return f"did you mean {likely[0]!r}?" if likely else ""
 

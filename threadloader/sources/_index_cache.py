@@ -21,16 +21,14 @@ from io import FileIO
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import by_handler, log, once_free
+from ._line_scan import IntArray
 from ._open_file import open_regular, read_all
 
-__all__ = ["SUFFIX", "IndexCache", "IntArray"]
+__all__ = ["SUFFIX", "IndexCache"]
 
 SUFFIX = ".threadloader-index"
-
-IntArray = npt.NDArray[np.int64]
 
 _MAGIC = b"threadloader ix\n"
 _FORMAT = 1

@@ -112,15 +112,18 @@ class _Table:
             at_line = error.object.count(b"\n", 0, error.start) + 1
             raise self._fault(not_utf8(path, error), at_line) from error
         reader = csv.reader(StringIO(text, newline=""), strict=True)
-        line = 0
+        header: list[str] = []
+        line, at = 0, (0, 0)
         try:
-            header = next(filter(None, reader), [])  # blank lines are passed over here, too
-            line = reader.line_num
-            at = self._column(header, file), self._column(header, label)
             for row in reader:
                 begin, line = line + 1, reader.line_num
-                if row:
+                if header and row:
                     self._add(row, begin, header, *at)
+                elif row:
+                    header = row
+                    at = self._column(row, file, begin), self._column(row, label, begin)
+            if not header:
+                self._column(header, file, 1)
         except csv.Error as error:
             if str(error).startswith("field larger than field limit"):  # only its text tells
                 most = csv.field_size_limit()  # of the whole process: not for us to change
@@ -138,13 +141,13 @@ class _Table:
     def _fault(self, message: str, line: int) -> SourceError:
         return SourceError(message, self.path, f"line {line}")
 
-    def _column(self, header: list[str], name: str) -> int:
+    def _column(self, header: list[str], name: str, line: int) -> int:
         if header.count(name) != 1:
             got = ", ".join(map(repr, header[:20])) or "none"
             near = "" if name in header else _near(name, header)
             if len(header) == 1 and (other := re.search(r"[;\t|]", header[0])):
                 near = f"; separate the columns by commas, and not by {other[0]!r}"
-            raise self._fault(f"expected one column {name!r}, got {got}{near}", 1)
+            raise self._fault(f"expected one column {name!r}, got {got}{near}", line)
         return header.index(name)
 
     def _add(self, row: list[str], line: int, header: list[str], file: int, label: int) -> None:

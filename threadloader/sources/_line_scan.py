@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from ..errors import SourceError
 from ._files import FileReader
-from ._index_cache import IntArray
 from ._progress import ProgressLog
 
-__all__ = ["first_byte", "scan", "tell"]
+__all__ = ["IntArray", "first_byte", "scan", "tell"]
+
+IntArray = npt.NDArray[np.int64]
 
 _BOM = b"\xef\xbb\xbf"
 

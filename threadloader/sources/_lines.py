@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,12 +29,14 @@ import numpy.typing as npt
 from ..errors import SourceError, by_handler
 from ._closing import close_all
 from ._files import FileReader, kept_open
-from ._index_cache import IndexCache, IntArray
-from ._line_scan import first_byte, scan
+from ._line_scan import IntArray, first_byte, scan
 from ._named import named_files
 from ._open_file import not_utf8
 from ._paths import inside
 from ._row_numbers import part_of
+
+if TYPE_CHECKING:
+    from ._index_cache import IndexCache
 
 __all__ = ["Line", "LineFiles", "line_options"]
 
@@ -96,6 +98,8 @@ class LineFiles:
         self._files: list[_File] = []
         cache = None
         if index != "memory":
+            from ._index_cache import IndexCache  # it imports OpenSSL, 3.5 MiB
+
             cache = IndexCache(None if index == "beside" else Path(index))
         most = kept_open()
         with ExitStack() as undo:

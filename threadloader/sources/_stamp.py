@@ -92,8 +92,9 @@ def _status(file: Path) -> os.stat_result | None:
 
 def _files_of(spec: Mapping[str, Any], base: Path, root: Path | None) -> list[Path]:
     if "folder" in spec:
-        patterns = spec.get("pattern", "**/*")
-        return sorted(expand(base / spec["folder"], patterns, root, overlapping=True))
+        patterns, label = spec.get("pattern", "**/*"), spec.get("label")
+        found = sorted(expand(base / spec["folder"], patterns, root, overlapping=True))
+        return [*found, base / label["csv"]] if isinstance(label, Mapping) else found
     if spec.get("path") is None:
         # Where there are no fields either, opening the source says so.
         names = (spec.get("fields") or {}).values()

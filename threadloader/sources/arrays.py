@@ -57,19 +57,20 @@ class ArraySource:
     """
 
     def __init__(self, data: Any) -> None:
-        self._kind, self._labels, fields, self._build = _parts(data)
+        self._kind, names, fields, self._build = _parts(data)
+        self._labels = ["the array"] if names is None else [f"field {name!r}" for name in names]
         self.arrays = [
             checked(self._kind, label, field)
             for label, field in zip(self._labels, fields, strict=True)
         ]
         self._length = common_length(self._labels, self.arrays)
-        named = isinstance(data, Mapping)
-        names = list(data) if named else list(range(len(self.arrays)))
-        self._at = {name: at for at, name in enumerate(names)}  # where a field's array is
-        own_names = getattr(data, "_fields", ()) if isinstance(data, tuple) else ()
-        self._at |= {name: at for at, name in enumerate(own_names)}
+        self._at: dict[Any, int] = {name: at for at, name in enumerate(names or ())}
+        if isinstance(data, tuple):  # a named one has its fields by position, too
+            self._at |= {at: at for at in range(len(data))}
         # Cuts fields into a list of batches, along a further first axis, that of the batches.
-        self._cut = partial(_dicts, names) if named else partial(_built, self._build)
+        self._cut = partial(_built, self._build)
+        if isinstance(data, Mapping):
+            self._cut = partial(_dicts, list(data))
         self._boxed = [array.ndim == 1 and stays_array(array.dtype) for array in self.arrays]
         # What `_gathered` needs of each array, looked up once.
         self._fields = [
@@ -163,8 +164,7 @@ class ArraySource:
         >>> ArraySource((np.zeros((2, 9)), np.array([7, 8]))).column(1)
         array([7, 8])
         """
-        apart = self._kind != "array" and field in self._at  # rows of one array have none
-        return self.arrays[self._at[field]] if apart else None
+        return self.arrays[self._at[field]] if field in self._at else None
 
     def _let_go(self, path: object) -> None:
         """Free the arrays, which were read from a file; reads are a ClosedError from now on."""
@@ -221,18 +221,19 @@ def _is_direct(array: _Array) -> bool:
     return array.flags.c_contiguous and array.flags.aligned and array.dtype.itemsize > 0
 
 
-def _parts(data: Any) -> tuple[str, list[str], list[Any], Callable[[Sequence[Any]], Any]]:
-    """Take data apart: its kind, what to call each field, the fields, and how to put rows together.
+def _parts(
+    data: Any,
+) -> tuple[str, Sequence[Any] | None, list[Any], Callable[[Sequence[Any]], Any]]:
+    """Take data apart: its kind, the fields' names, the fields, and how to put rows together.
 
-    The kind is ``array``, ``tuple``, ``dict`` or the name of the named tuple.
+    The kind is ``array``, ``tuple``, ``dict`` or the name of the named tuple. The names are those
+    of a dict or a named tuple, positions in another tuple, and None for an array alone.
     """
     if isinstance(data, Mapping):
         names = list(data)
-        labels = [f"field {name!r}" for name in names]
-        return "dict", labels, list(data.values()), lambda row: dict(zip(names, row, strict=True))
+        return "dict", names, list(data.values()), lambda row: dict(zip(names, row, strict=True))
     if isinstance(data, tuple) and hasattr(data, "_fields"):
-        labels = [f"field {name!r}" for name in data._fields]
-        return type(data).__name__, labels, list(data), data._make  # type: ignore[attr-defined]
+        return type(data).__name__, data._fields, list(data), data._make  # type: ignore[attr-defined]
     if isinstance(data, tuple):
-        return "tuple", [f"field {i}" for i in range(len(data))], list(data), tuple
-    return "array", ["the array"], [data], operator.itemgetter(0)
+        return "tuple", range(len(data)), list(data), tuple
+    return "array", None, [data], operator.itemgetter(0)

@@ -219,7 +219,7 @@ def _of_several(columns: Sequence[str | int], names: Sequence[str]) -> str:
     """Say what is wrong with several such columns."""
     told = []
     for column in columns[:10]:
-        times = names.count(str(column)) if isinstance(column, str) else 0
+        times = names.count(column) if isinstance(column, str) else 0
         said = f"{times} times" if times else nearest(str(column), names)
         told.append(repr(column) + (f" ({said})" if said else ""))
     more = ", ..." if len(columns) > 10 else ""

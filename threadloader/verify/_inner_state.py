@@ -198,7 +198,9 @@ def _round(cycle: itertools.cycle[Any]) -> bytes | None:
             warnings.simplefilter("ignore")  # of CPython 3.12, which will not always have it
             state: Any = cycle.__reduce__()
         _, (rest,), (kept, again) = state
-    except Exception:  # noqa: BLE001 - CPython 3.14 has it no more
+    except Exception as error:  # CPython 3.14 has it no more
+        if from_signal(error):
+            raise
         return None
     return f"{len(kept)} {operator.length_hint(rest) if again else ''}".encode()
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from .._command_line import CodeError
 from .._messages import with_cause
-from ..errors import LoaderError, from_signal
+from ..errors import LoaderError, ends
 from ..fingerprint import chained, digest
 from ..jobs import BatchInfo
 from ..loader import NO_BATCH, Batches
@@ -128,7 +128,7 @@ def _leg(
             except StopIteration:
                 break
             except BaseException as error:  # whatever the data does to its reader
-                if issubclass(type(error), KeyboardInterrupt) or from_signal(error):
+                if ends(error):
                     raise
                 mark = _failed(error, batches.state_dict()["world"]["step"])
                 yield Item(place, mark, None, None, told(error), before)

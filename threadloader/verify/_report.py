@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from .._messages import counted, line
@@ -138,7 +138,7 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain JSON values; docs/verify.md explains them."""
-        plain = {name: getattr(self, name) for name in self.__slots__}
+        plain = {it.name: getattr(self, it.name) for it in fields(self)}
         plain["difference"] = None if self.difference is None else asdict(self.difference)
         for name in ("causes", "dangers", "failures"):
             plain[name] = [asdict(it) for it in plain[name]]
