@@ -219,6 +219,15 @@ class BoundToThread(Source):
         return super().__getitem__(index)
 
 
+class HaltedInThread(Source):
+    """Raises what a Ctrl-C raises, where none can be."""
+
+    def __getitem__(self, index):
+        if threading.current_thread() is not threading.main_thread():
+            raise KeyboardInterrupt
+        return super().__getitem__(index)
+
+
 # Transforms.
 
 

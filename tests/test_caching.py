@@ -237,7 +237,9 @@ def test_a_root_that_is_made_with_the_folder_need_not_be_there(tmp_path, monkeyp
 
 
 def test_the_folder_may_not_leave_the_root(tmp_path):
-    with pytest.raises(OSError, match='inside the folder "root"'):
+    with pytest.raises(
+        ConfigError, match='/cache/folder: expected a path inside the folder "root"'
+    ):
         Loader(config(root=".", cache={"folder": "../kept"})).__enter__()
 
 

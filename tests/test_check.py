@@ -286,7 +286,7 @@ def test_all_that_lies_outside_of_the_root_is_told(check):
     code, out, _ = check(write(config))
     told = [line.split(" ")[1] for line in out.splitlines()]
     assert (1, ["/exclude:", "/on_error/quarantine:", "/cache/folder:"]) == (code, told)
-    assert 3 == out.count('expected a path inside the folder "root"')
+    assert 3 == out.count(': expected a path inside the folder "root"') == out.count("expected")
 
 
 def test_without_the_bound_that_the_root_is_nothing_is_read(check):

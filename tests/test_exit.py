@@ -7,7 +7,9 @@ import atexit
 import os
 import signal
 import sys
+import threading
 
+import numpy as np
 import pytest
 
 from threadloader import Batches, Loader, _runtime
@@ -123,6 +125,19 @@ def test_a_daemon_thread_in_a_loop_has_ended_when_the_interpreter_goes_down(
         workers,
     )
     assert (0, "False\n", "") == (child.returncode, child.stdout, child.stderr)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_who_asks_for_a_batch_is_waited_for_also_where_it_lay_ready(workers):
+    """As behind another thread, which has asked for the first of many that were made at once."""
+    with Loader({"batch_size": 2, "num_workers": workers}, np.arange(4000.0)) as batches:
+        epoch = iter(batches)
+        for _ in range(40):  # groups begin small
+            next(epoch)
+        thread = threading.Thread(target=next, args=(epoch,))
+        thread.start()
+        thread.join()
+        assert thread.ident == batches._run.looping
 
 
 def test_a_daemon_thread_that_python_did_not_start_is_not_waited_for(run_child):
@@ -312,6 +327,16 @@ def test_an_exit_function_that_an_interrupt_kept_out_is_registered_the_next_time
         RUNTIME.first_at_exit(print)
     RUNTIME.first_at_exit(print)
     assert ["interrupted", _runtime._first] == registered
+
+
+def test_an_import_is_seen_behind_modules_that_were_taken_out(monkeypatch):
+    """As by a helper that imports a package anew: there are fewer modules then than before."""
+    registered = []
+    monkeypatch.setattr(_runtime, "_imported", len(sys.modules) + 5)
+    monkeypatch.setattr(_runtime, "_first", object)
+    monkeypatch.setattr(atexit, "register", registered.append)
+    RUNTIME.first_at_exit(print)
+    assert [_runtime._first] == registered
 
 
 def test_of_the_exit_functions_the_last_one_stays(run_child):

@@ -220,7 +220,7 @@ def test_within_a_root_such_a_name_is_told_alike(tmp_path, monkeypatch):
     with pytest.raises(SourceError, match=r"ascii, got .* set PYTHONUTF8=1, or a UTF-8 locale"):
         real(tmp_path)
     with pytest.raises(ConfigError, match=r"ascii, got .* set PYTHONUTF8=1, or a UTF-8 locale"):
-        real(tmp_path, of_root=True)
+        real(tmp_path, "/root")
 
 
 @pytest.mark.skipif(os.name == "nt" or os.uname().sysname != "Linux", reason="names are Unicode")

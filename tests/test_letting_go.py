@@ -17,6 +17,7 @@ from numbered_jobs import WAIT, Job
 from threadloader import ClosedError, Loader
 from threadloader._runtime import Runtime
 from threadloader.engine import ENDED, Engine, _joining, _slots
+from threadloader.loader._results import Results
 from threadloader.loader._run import Run
 from threadloader.loader._supply import Supply
 
@@ -185,6 +186,24 @@ def test_what_was_prepared_is_let_go_of_where_a_close_finds_the_loop_inside_next
             assert {None} == {batch() for batch in prepared}
     free_at_once()
     assert {None} == {batch() for batch in prepared}
+
+
+def test_what_was_prepared_is_let_go_of_where_a_close_finds_a_thread_inside_len(monkeypatch):
+    """Which waits for a sampler, say, and learns of the close only then."""
+
+    def coming(results, place, end, real=Results.coming):
+        place, _ = real(results, place, end)
+        closing = threading.Thread(target=batches.close)
+        closing.start()
+        closing.join(WAIT)
+        assert not place.stream.cancelled
+        return place, ENDED
+
+    monkeypatch.setattr(Results, "coming", coming)
+    with Loader({}, list(range(400)), sampler=lambda epoch, n: range(n)) as batches:
+        with pytest.raises(ClosedError):
+            len(batches)
+        assert batches._run.place.stream.cancelled
 
 
 def test_batches_that_nobody_will_ask_for_are_let_go_of():

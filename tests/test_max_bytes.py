@@ -227,7 +227,7 @@ class TestTheCampaign:
     def test_a_bound_that_is_not_kept_is_seen(self, loader, monkeypatch):
         """By the count of the campaign itself, where the engine lets all through."""
         sizes, deep = [1, *[1000] * 60], campaign.Setting(workers=1, most=1, depth=40)
-        monkeypatch.setattr(Bound, "_fits", lambda bound, most: True)
+        monkeypatch.setattr(Bound, "_fits", lambda bound: True)
         monkeypatch.setattr(Bound, "peak", property(lambda b: 0, lambda b, n: None), raising=False)
         run = campaign.loaded if loader else campaign.worked
         with pytest.raises(AssertionError, match="bytes were ahead"):

@@ -57,7 +57,7 @@ from threadloader.sources._sqlite_connections import Connections
 from threadloader.sources._sqlite_files import check_beside
 from threadloader.sources.columns import read_numbers
 from threadloader.sources.csv_file import CsvOptions, CsvSource
-from threadloader.state import NOTHING, Excluded
+from threadloader.state import NOTHING, Cursor, Excluded
 from threadloader.transforms import bind
 
 
@@ -304,7 +304,7 @@ LOST = {
     ),
     "a state's samples": (
         ValueError("my own"),
-        lambda folder: Samplings._plan(EXCLUDING, 0, 1, Excluded.of("0")),
+        lambda folder: Samplings._plan_at(EXCLUDING, Cursor(0, 1), Excluded.of("0")),
         EXCLUDING,
         "_make",
     ),

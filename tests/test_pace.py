@@ -4,10 +4,12 @@ import sys
 
 import numpy as np
 import pytest
+from clocked import stats_of
 
 from threadloader import Loader
 from threadloader._runtime import Runtime
-from threadloader.loader import _pace
+from threadloader.loader import _pace, _supply
+from threadloader.loader._choice import Choice
 
 BATCHES = 40
 
@@ -77,3 +79,21 @@ def test_they_are_where_the_log_cannot_be_imported(monkeypatch):
 def test_groups_grow_again_behind_a_slow_one():
     """As behind the first read of a disk that has to start."""
     assert [1, 1, 2, 4, 8, 16, 8] == sizes(Table(1.0, *forever(1e-6)), 0)
+
+
+def test_the_work_of_a_batch_is_that_of_its_collate_too(monkeypatch):
+    """Else threads are doubted where the collate takes long, and the loop tries it alone."""
+    now, told = [0.0], []
+
+    class Told(Choice):
+        def note(self, now, waited, batches, rows, busy, *others):
+            told.append(busy)
+            return False
+
+    def collate(samples):
+        now[0] += 1
+        return samples
+
+    monkeypatch.setattr(_supply, "Choice", Told)
+    stats_of({"batch_size": 2, "num_workers": 1}, list(range(6)), now, 3, collate)
+    assert [1, 1, 1] == told

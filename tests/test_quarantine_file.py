@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from bad_samples import Failing, lines
 
-from threadloader import ConfigError, Loader, SourceError, quarantine
+from threadloader import ConfigError, Loader, quarantine
 from threadloader.quarantine import Quarantine
 
 
@@ -312,5 +312,8 @@ def test_a_quarantine_outside_of_root_is_refused(tmp_path):
     inside.mkdir()
     config = {"root": str(inside)}
     config["on_error"] = {"skip": 1, "quarantine": str(tmp_path / "bad.jsonl")}
-    with pytest.raises((ConfigError, SourceError), match="inside the folder"):
+    with pytest.raises(ConfigError) as caught:
         Loader(config, source=range(4)).__enter__()
+    (told,) = caught.value.problems
+    assert ("/on_error/quarantine", str(tmp_path / "bad.jsonl")) == (told.pointer, told.got)
+    assert told.expected.startswith('a path inside the folder "root"')

@@ -52,6 +52,7 @@ def check(tmp_path, monkeypatch, capsys):
 
 SOURCE = {"type": "npz", "path": "x.npz"}
 FILE = "a file with a number a line, or of .npy content"
+OUTSIDE = 'a path inside the folder "root"'
 WHOLE = "a file with an integer a line, or of .npy content"
 EXCLUDE = 'a file with an integer, or an object with an "index", a line, or of .npy content'
 EACH = "a number for each of the 6 samples"
@@ -156,10 +157,10 @@ WRONG = [
     ),
     ({"exclude": "none.txt"}, "/exclude", f"{EXCLUDE}, got none.txt: expected a file, found none"),
     ({**weighted([1] * N), "shuffle": True}, "/shuffle", "false or nothing, since there is a"),
-    ({**weighted("../outside.npy"), "root": "."}, "/sampler/weights", f"{FILE}, got "),
-    ({**subset("../outside.npy"), "root": "."}, "/sampler/indices", f"{WHOLE}, got "),
-    ({**balanced(labels="../outside.npy"), "root": "."}, "/sampler/labels", f"{WHOLE}, got "),
-    ({"exclude": "../outside.npy", "root": "."}, "/exclude", f"{EXCLUDE}, got "),
+    ({**weighted("../outside.npy"), "root": "."}, "/sampler/weights", OUTSIDE),
+    ({**subset("../outside.npy"), "root": "."}, "/sampler/indices", OUTSIDE),
+    ({**balanced(labels="../outside.npy"), "root": "."}, "/sampler/labels", OUTSIDE),
+    ({"exclude": "../outside.npy", "root": "."}, "/exclude", OUTSIDE),
 ]
 
 

@@ -45,6 +45,7 @@ FAULTS = [
     (faults.Growing, None, None, "source reopened", "its length was another one"),
     (faults.Renamed, None, None, "source reopened", "its fingerprint was another one"),
     (faults.BoundToThread, None, None, "source other-thread", "raised RuntimeError in a new"),
+    (faults.HaltedInThread, None, None, "source other-thread", "raised KeyboardInterrupt in a"),
     (None, None, faults.shuffled, "collate global-random", "the module random"),
     (None, None, faults.Numbered, "collate own-state", "(Numbered.number)"),
     (None, None, faults.OneBatch, "collate reused-buffer", "several batches are ready"),

@@ -19,7 +19,6 @@ from ._messages import (
     located,
     problem_lines,
     telling,
-    texts,
     with_cause,
 )
 from ._schema import pointer
@@ -217,13 +216,11 @@ def _wrong(
     """The problems of an error that has kept a loader from entering, at what is at fault."""
     if wrong := _no_threads(error, config):
         return [report.locate(wrong)]
-    naming = _naming(error, config, report.base)
-    if naming or isinstance(error, ConfigError):
-        return located(report, error, naming, "a loader that enters")
-    if not parts.ours and parts.given["source"] is not None:  # nothing else raises such errors
-        return [_of_code(error)]
-    if isinstance(error, SourceError):
-        return from_source(report, error)
+    if not isinstance(error, ConfigError):
+        if not parts.ours and parts.given["source"] is not None:  # nothing else raises such errors
+            return [_of_code(error)]
+        if isinstance(error, SourceError):
+            return from_source(report, error)
     return located(report, error, "", "a loader that enters")
 
 
@@ -245,12 +242,3 @@ def _no_threads(error: BaseException, config: LoaderConfig) -> Problem | None:
 def _option(place: str) -> str:
     """The option that a JSON pointer into a config leads to or into; "" for the config itself."""
     return place[1:].partition("/")[0]
-
-
-def _naming(error: BaseException, config: LoaderConfig, base: Base) -> str:
-    """The option that names the file or folder which an error is about; "" for none."""
-    if isinstance(error, SourceError):
-        for option, text in texts({"cache": config.cache, "on_error": config.on_error}):
-            if error.path == str(base / text):
-                return option
-    return ""

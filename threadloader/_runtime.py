@@ -214,7 +214,7 @@ class Runtime:
         that was taken back: so this registers anew only where something was imported since.
         """
         global _first, _imported
-        if (imported := len(sys.modules)) > _imported:
+        if (imported := len(sys.modules)) != _imported:
             # In this order: at any moment, and after an interrupt at any, there is one.
             atexit.register(again := partial(function))
             _imported, before, _first = imported, _first, again

@@ -370,7 +370,7 @@ INPUT = [
     _bug(
         "A link leads out of the folder that bounds a config.",
         "threadloader/sources/_paths.py",
-        "there = real(path)",
+        "there = real(path, option)",
         "there = os.path.abspath(path)",
         "files_root.py",
         "files.py",

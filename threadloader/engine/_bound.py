@@ -48,7 +48,7 @@ class Bound:
 
     def admitted(self) -> Slot | None:
         """Take out the slot that may have its job now; None when there is none."""
-        if not self.waiting or (self._most is not None and not self._fits(self._most)):
+        if not self.waiting or not self._fits():
             return None
         return self.waiting.popleft()
 
@@ -85,7 +85,9 @@ class Bound:
         while self._open and self._open[0] < taken:
             self._ready -= self._sizes.pop(self._open.popleft(), 0)
 
-    def _fits(self, most: int) -> bool:
+    def _fits(self) -> bool:
+        if self._most is None:
+            return True
         origin = self.waiting[0].origin
         if self._origin is None or origin is not self._origin():
             # Another stream. What was ready in the one before has been thrown away.
@@ -95,4 +97,4 @@ class Bound:
             return True
         if len(self._in_work) >= self._num_workers or self._estimate is None:
             return False
-        return self._ready + self._estimate * (len(self._in_work) + 1) <= most
+        return self._ready + self._estimate * (len(self._in_work) + 1) <= self._most

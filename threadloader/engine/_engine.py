@@ -19,7 +19,13 @@ from ._shared import HELD_SECONDS, STOP, Shared
 from ._stream import Stream
 from ._watch import Watch
 
-__all__ = ["Engine"]
+__all__ = ["FEWER", "Engine"]
+
+FEWER = "give fewer (0 needs none)"
+"""What to do where the system starts no more threads."""
+if sys.platform != "win32":
+    FEWER += ", or raise what bounds them: ulimit -u, a container's limit of pids, or ulimit -v, "
+    FEWER += "since each has a stack of ulimit -s"
 
 GRACE_SECONDS = 0.2
 """How much longer than its bound `stop` waits for the feeder's own report."""
@@ -223,12 +229,6 @@ def _refused(error: BaseException, num_workers: int) -> BaseException:
         )
     return error
 
-
-FEWER = "give fewer (0 needs none)"
-"""What to do where the system starts no more threads."""
-if sys.platform != "win32":
-    FEWER += ", or raise what bounds them: ulimit -u, a container's limit of pids, or ulimit -v, "
-    FEWER += "since each has a stack of ulimit -s"
 
 _running: dict[int, weakref.ref[Engine]] = {}
 """Engines that are running, for the exit hook. Without a lock: each use is one operation of

@@ -56,7 +56,7 @@ class Outcome:
         value: the job's result.
         error: what was raised instead, or None.
         part: the part that raised; None: the finish, or the iterator of jobs.
-        seconds: time that workers spent on the job's parts, all together.
+        seconds: time that workers spent on the job's parts, all together, without the finish.
         size: bytes of the value, where they are bounded.
         cost: seconds a part; None where there is no job, or it failed.
         finish: seconds that its finish took.

@@ -32,5 +32,5 @@ def end_if_forked(shared: Any, error: BaseException | None) -> None:
     There is nobody to wait for there, and another thread's lock may be held for ever. What the
     code that forked has raised gets out, as it would from a thread of the user's own.
     """
-    if shared.forks != _runtime.forks:
+    if forked(shared):
         raise SystemExit if error is None else error

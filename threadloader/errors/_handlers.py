@@ -39,9 +39,11 @@ def by_handler(error: BaseException) -> bool:
 def ends(error: BaseException) -> bool:
     """Tell whether this ends what a command is doing: any Ctrl-C, or what a handler has raised.
 
-    What else user code raises, it tells, also if that is no `Exception`.
+    What else user code raises, it tells, also if that is no `Exception`. A Ctrl-C reaches the main
+    thread alone.
     """
-    return issubclass(type(error), KeyboardInterrupt) or from_signal(error)
+    in_main = threading.current_thread() is threading.main_thread()
+    return in_main and (issubclass(type(error), KeyboardInterrupt) or from_signal(error))
 
 
 def lost_interrupt() -> NoReturn:

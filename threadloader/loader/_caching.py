@@ -60,8 +60,8 @@ def cached_source(
         The source to read samples from, already transformed; and the cache, to be closed.
 
     Raises:
-        ConfigError: the folder cannot be used, or the source cannot be told from another.
-        SourceError: the folder lies outside of ``root``.
+        ConfigError: the folder cannot be used, or lies outside of ``root``, or the source cannot be
+            told from another.
     """
     from ..cache import Cached, key_of, open_cache  # imported when it is asked for
 
@@ -103,11 +103,10 @@ def check_folder(config: LoaderConfig, base: Base) -> None:
     """Look whether the folder of a cache, which the config names, lies where it may.
 
     Raises:
-        SourceError: it lies outside of ``root``.
-        ConfigError: ``root`` is no folder.
+        ConfigError: it lies outside of ``root``, or that is no folder.
     """
     root = base.bound(config.root)
-    sources.inside(base / cast("Any", config.cache)["folder"], root)
+    sources.inside(base / cast("Any", config.cache)["folder"], root, "/cache/folder")
 
 
 def counted(cache: Cache) -> dict[str, int]:

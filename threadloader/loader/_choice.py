@@ -135,7 +135,7 @@ class Choice:
             waited: seconds waited for the batches that came with the job.
             batches: how many batches the job has.
             rows: of all of them, without padding.
-            busy: seconds of work in them.
+            busy: seconds of work in them, collate and all.
             made: how many of them came with the job; the others are made when they are asked for.
             before: seconds waited for such others of the job before this one.
 

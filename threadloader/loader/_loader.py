@@ -112,8 +112,8 @@ class Loader:
         self._transform = transforms.bind(transform)
         # The transform, if its result depends on the sample alone: then a cache keeps that result.
         several = isinstance(self._transform, transforms.OffersMany)
-        drawing = transform is None or several or transforms.takes_rng(transform)
-        self._cached_transform = None if drawing else transform
+        alone = transform is not None and not several and not transforms.takes_rng(transform)
+        self._cached_transform = transform if alone else None
         self._door = Door(self._runtime)
 
     @property
@@ -186,7 +186,8 @@ class Loader:
                     self._config, self._base, spec, source, length, self._cached_transform, stamp
                 )
                 close = partial(sources.close_all, [it for it in (cache.close, close) if it])
-                transform = None if self._cached_transform is not None else transform
+                if self._cached_transform is not None:  # the cache applies it
+                    transform = None
             policy = policy_of(self._config, self._runtime)
             recipe, not_pinned = make_recipe(
                 self._config, read, transform, self._given["collate"], policy, locate
@@ -239,7 +240,7 @@ class Loader:
         try:
             if batches is not None:
                 # Before the close: whoever learns of the close may enter at once (see `_leave`).
-                self._door.let_out(batches, unclosed=batches._supply.left_to_feeder(batches._close))
+                self._door.let_out(batches, unclosed=batches._supply.give_to_feeder(batches._close))
                 self._leave(batches, error)
         except BaseException:
             if batches is not None:  # a Ctrl-C came before the first line of `_leave`, or two in it

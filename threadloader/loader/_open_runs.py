@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from .. import _runtime
 from ..sources import close_all
+from ._turn import is_free
 
 if TYPE_CHECKING:
     from ._batches import Batches
@@ -91,13 +92,9 @@ def _leave_behind(batches: Batches) -> None:
         stream = run.results.place.stream
         if stream is not None:  # a job that is half made may have a lock that is held for ever
             stream.cancel()
-    if batches._closing.acquire(blocking=False):
-        batches._closing.release()
-    else:
+    if not is_free(batches._closing):
         batches._closing, batches._at_source = batches._runtime.turn(), False
-    if batches._saving.acquire(blocking=False):
-        batches._saving.release()
-    else:
+    if not is_free(batches._saving):
         batches._saving = batches._runtime.turn()
 
 

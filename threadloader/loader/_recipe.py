@@ -80,7 +80,7 @@ def make_recipe(
     # With a policy, what fails is tried again, or left out, sample by sample.
     together = _together(transform, make_batch) if policy is None else None
     in_place = plain and not whole and together is None
-    in_place = in_place and not (policy is not None and policy.skip)
+    in_place &= policy is None or not policy.skip
     rows = RowsMaker(empty).rows if in_place else None
     light = collate is None and not whole and digest is None and pin is None and together is None
     # Pinning has its own costs, and a `per_thread` source is opened for each worker.

@@ -3,8 +3,8 @@
 One thread at a time may ask, the one that has the *turn*. Where the run stands is one
 immutable `Place`, worked out first and then put in place by a single store with no call
 between it and the return: an interrupt, which lands where a call begins or ends or a loop jumps
-back, comes before all of it or after all of it. (The file is past 300 lines: the methods that begin
-an epoch, deliver a batch or end either rely on the place that the others leave behind.)
+back, comes before all of it or after all of it. (Longer than other files: the methods that begin an
+epoch, deliver a batch or end either rely on the place that the others leave behind.)
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Run:
         forks: what `_runtime.forks` was when it was made.
         turn: who may ask.
         results: where the run stands, and what it goes on with.
-        looping: the thread that was the last to ask for the batches of a job; 0: none.
+        looping: the thread that was the last to ask for a batch; 0: none.
         since: when the present wait of `next` for a batch began; None while there is none. Written
             by the thread that has the turn, and cleared before the wait is added to the tally: so
             whoever reads the tally first, and then `since`, counts no wait twice.
@@ -85,7 +85,7 @@ class Run:
         try:
             turn.inside = True
             self._supply.check_open()
-            place = self.results.place.settled()
+            place = self.place
             cursor, before = place.next_cursor(), place.stream
             if stop and end is not None and cursor.epoch >= end:
                 return None
@@ -211,7 +211,7 @@ class Run:
         try:
             turn.inside = True
             self._supply.check_open()
-            place = self.results.place.settled()
+            place = self.place
             epoch = place.counted(end)
             if place.is_live and place.length is not None:  # another thread has got there since
                 return place.length
@@ -225,6 +225,10 @@ class Run:
             if length is None:  # the wait ended with the `with`
                 self._supply.check_open()
             return length or 0
+        except BaseException:
+            if self._supply.closed:  # meanwhile: as in `_next_job`
+                self._let_go()
+            raise
         finally:
             turn.inside, turn.lock = False, fresh
 
@@ -240,7 +244,7 @@ class Run:
         if not turn.lock.acquire(False) or turn.inside:
             turn.refuse()
         try:
-            turn.inside = True
+            turn.inside, self.looping = True, get_ident()
             if self._supply.closed or self.forks != _runtime.forks:
                 if self._supply.closed:  # while this thread was inside, as in `_next_job`
                     self._let_go()
@@ -355,7 +359,7 @@ class Run:
         """Deliver the first batch of the next job of which something is left."""
         if not self._answers_imported and place.tally.started is not None:  # not the first batch
             self._import_answers()
-        called, self.looping = self._now(), get_ident()
+        called = self._now()
         before = 0.0 if place.delivery is None else place.delivery.waited
         place = place.settled()
         if place.unasked or place.tally.started is None:  # from now on the time counts
@@ -376,7 +380,7 @@ class Run:
         """Write down a wait that was cut short: by a Ctrl-C, say, before anything came of it."""
         self._supply.forget()  # something else than batches came between
         # The place may have been replaced, by one whose stream begins anew.
-        place = self.results.place.settled()
+        place = self.place
         self.results.place = place._replace(tally=place.tally.waited(since, self._now()))
 
     def _next_of(self, place: Place, epoch: Epoch, called: float, before: float) -> Any:

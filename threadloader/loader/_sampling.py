@@ -59,8 +59,8 @@ def without_source(config: LoaderConfig, base: Base) -> tuple[LoaderConfig, int]
         that a source can have.
 
     Raises:
-        ConfigError: a file of weights or labels is missing or damaged; or ``root`` is no folder.
-        SourceError: the folder of the cache lies outside of ``root``.
+        ConfigError: a file of weights or labels is missing or damaged; or it, or the folder of the
+            cache, lies outside of ``root``, or that is no folder.
     """
     if config.cache and config.cache["folder"] is not None:
         check_folder(config, base)
@@ -87,7 +87,7 @@ def _numbers(config: LoaderConfig, base: Base, named: Any, pointer: str) -> Any:
         torn = is_torn
         _refuse_own_quarantine(config, base, named)
     try:
-        return sources.read_numbers(named, base.path, root, whole=whole, torn=torn)
+        return sources.read_numbers(named, base.path, root, option=pointer, whole=whole, torn=torn)
     except SourceError as error:
         kind = "an integer" if whole else "a number"
         if torn is not None:
@@ -192,7 +192,7 @@ class Samplings:
             StateError: the samples left out are not all in the source, leave its sampler nothing
                 to draw from, or are too many for the memory; or the epoch ends before that place.
         """
-        plan = self._plan(cursor.epoch, cursor.position, excluded)
+        plan = self._plan_at(cursor, excluded)
         length = plan.of(cursor.epoch).sampler.length
         if length is not None and cursor.position > length:
             raise StateError(
@@ -201,12 +201,12 @@ class Samplings:
             )
         return plan
 
-    def _plan(self, epoch: int, position: int, excluded: Excluded) -> Plan:
-        if not position or excluded == self.now.excluded:
+    def _plan_at(self, cursor: Cursor, excluded: Excluded) -> Plan:
+        if not cursor.position or excluded == self.now.excluded:
             return Plan(self.now)
         try:
             kept = samplers.Kept(self._n, samplers.from_text(excluded.text, self._n))
-            return Plan(self.now, self._make(kept, excluded), epoch)
+            return Plan(self.now, self._make(kept, excluded), cursor.epoch)
         except (ValueError, OverflowError, MemoryError) as error:
             if from_signal(error):
                 raise

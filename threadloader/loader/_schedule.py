@@ -105,15 +105,15 @@ def jobs(
         recipe: how batches are made. Groups begin small, so that the first batch comes soon.
         deal: how orders are dealt.
         plan: which samples each epoch has.
-        seed: seed of the run.
         cursor: where to begin.
         end: the epoch before which to end.
+        seed: seed of the run.
         singly: how many batches come as jobs of their own first: one of them failed in a
             group, and nobody knows which.
-        strict: whether a failing sample of the first batch is raised, and not left out.
         series: says before each job how many batches it may have, where the consumer runs the job
             and makes each when it is asked for; None where a worker makes all at once.
         most: says before each job how many batches a group may have, besides the recipe.
+        strict: whether a failing sample of the first batch is raised, and not left out.
 
     Raises:
         StateError: a sampler gives fewer indices than this epoch was given already.

@@ -52,8 +52,7 @@ class Skipping:
         budget: how many samples a run may leave out on this shard.
 
     Raises:
-        ConfigError: the quarantine file cannot be one.
-        SourceError: it lies outside of `root`.
+        ConfigError: the quarantine file cannot be one, or lies outside of `root`.
     """
 
     def __init__(self, config: LoaderConfig, base: Base) -> None:
@@ -66,7 +65,7 @@ class Skipping:
 
             path = base / options["quarantine"]
             root = base.bound(config.root)
-            self._quarantine = Quarantine(sources.inside(path, root))
+            self._quarantine = Quarantine(sources.inside(path, root, "/on_error/quarantine"))
 
     def why_raised(self, skipped: int, *, spent: bool) -> str:
         """Say, for the note on an error, why its sample is not left out; "" where none would be.

@@ -71,9 +71,9 @@ class Supply:
         self._in_loop = Inline(runtime, apart=True)  # user code must not see which thread runs it
         self._at_work: Inline | None = None  # what makes a batch at the stop
         self._inline = [it for it in (self.engine, self._in_loop) if isinstance(it, Inline)]
-        doubted = config.num_workers and steps is not None and not recipe.threads_only
-        doubted = doubted and config.stall_action != "raise"  # nobody sees a stall of its own
-        self.choice = Choice(recipe.gather, unlocked=recipe.unlocked) if doubted else None
+        settled = not config.num_workers or steps is None or recipe.threads_only
+        settled |= config.stall_action == "raise"  # nobody sees a stall of its own
+        self.choice = None if settled else Choice(recipe.gather, unlocked=recipe.unlocked)
         # Whether `onward` may add batches up: no sample is left out of one, and none has a mark.
         self._adds_up = recipe.policy is None and recipe.digest is None
         self._depth = config.prefetch_batches
@@ -130,8 +130,8 @@ class Supply:
         """Tell whether the calling thread is a worker, the feeder, or one that logs for a stop."""
         return here.shared is self.engine.mark
 
-    def left_to_feeder(self, close: Callable[[], object]) -> bool:
-        """Tell whether a thread of the engine's leaves the loader; the feeder then closes it."""
+    def give_to_feeder(self, close: Callable[[], object]) -> bool:
+        """Have the feeder close the loader if the calling thread is the engine's; say if it is."""
         if inside := self.inside():  # it cannot wait for itself, and nobody leaves after it
             cast("Engine", self.engine).end_with(close)
         return inside
@@ -283,12 +283,12 @@ class Supply:
             if tally.data_wait_seconds > STARVED * elapsed and self.engine.gil_held:
                 self._shorten(AUTO_SECONDS)
         batches, made = outcome.job.span.size, len(outcome.value)
+        work = outcome.seconds + outcome.finish  # the collate is in the finish
         waited = now - called  # where the consumer makes them, this is the work itself
-        if self._recipe.group > 1 and self._pace.note(outcome.seconds or waited, made):
+        if self._recipe.group > 1 and self._pace.note(work or waited, made):
             self.no_groups("a batch takes long")
             stream.wind_down()
-        choice = self.choice
-        if choice is None or self._only_workers():  # settled, for as long as that lasts
+        if (choice := self.choice) is None or self._only_workers():  # settled, while that lasts
             self.forget()
             return
         if self.prepared_here(stream) != choice.here:
@@ -296,5 +296,5 @@ class Supply:
             stream.wind_down()
             return
         rows = outcome.job.samples(batches)
-        if choice.note(now, waited, batches, rows, outcome.seconds, made or batches, before):
+        if choice.note(now, waited, batches, rows, work, made or batches, before):
             stream.wind_down()  # what comes next is prepared the other way

@@ -9,7 +9,7 @@ from ..errors import BusyError
 from ._failure import ITS_OWN
 from ._supply import Supply
 
-__all__ = ["Turn"]
+__all__ = ["Turn", "is_free"]
 
 
 class Turn:
@@ -82,15 +82,19 @@ class Turn:
         # stays held by it. Read after, it could be the free lock of the next turn, and `inside`
         # that of the turn which has ended.
         lock = self.lock
-        if not self.inside or not lock.acquire(blocking=False):
-            return False
-        lock.release()
-        return True
+        return self.inside and is_free(lock)
 
     def forked(self) -> bool:
         """In a forked child: give the turn back if another thread had it; tell whether one had."""
-        if self.lock.acquire(blocking=False):  # nobody had it, or the thread that has forked
-            self.lock.release()
+        if is_free(self.lock):  # nobody had it, or the thread that has forked
             return False
         self.inside, self.lock = False, self.new()
         return True
+
+
+def is_free(lock: Any) -> bool:
+    """Tell whether no other thread has a lock of `Runtime.turn`."""
+    free: bool = lock.acquire(blocking=False)
+    if free:
+        lock.release()
+    return free

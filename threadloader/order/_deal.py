@@ -76,6 +76,13 @@ class Deal(NamedTuple):
     What a run asks for takes `start`, the position where dealing begins: 0, or where a run
     was cut. What remains from there on is dealt as if it were the whole, but padding still
     comes from the start of the epoch's order.
+
+    Attributes:
+        batch_size: rows of a batch, on each shard; at least 1.
+        shard_index: which shard this is, from 0.
+        shard_count: how many there are.
+        remainder: "pad", "drop" or "keep".
+        drop_last: whether the tail is left out.
     """
 
     batch_size: int = 32

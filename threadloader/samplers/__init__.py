@@ -17,7 +17,8 @@ from ..order import EpochOrder, Order
 from ._excluding import Kept, Through, from_text, to_text
 
 if TYPE_CHECKING:
-    from ._configured import checked, configured, given
+    from ._configured import configured, given
+    from ._indices import checked
 
 __all__ = [
     "Kept",
@@ -33,7 +34,8 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a checker would take any name to be there
     __getattr__, __dir__ = at_need(
-        globals(), dict.fromkeys(("checked", "configured", "given"), "._configured")
+        globals(),
+        {"checked": "._indices", "configured": "._configured", "given": "._configured"},
     )
 
 

@@ -17,7 +17,7 @@ from ._indices import checked, checked_range
 if TYPE_CHECKING:
     from . import Sampler
 
-__all__ = ["checked", "configured", "given"]
+__all__ = ["configured", "given"]
 
 
 def configured(spec: Mapping[str, Any], n: int, seed: int, kept: Kept) -> Sampler:

@@ -94,16 +94,16 @@ def expand(
     return files
 
 
-def inside(path: Path, root: Path | None) -> Path:
-    """Give the path of a file or folder back if it lies within a root, after following every link.
+def inside(path: Path, root: Path | None, option: str = "") -> Path:
+    """Give a path back if it lies within a root, after following every link; it need not exist.
 
-    The path need not exist; a root of None is no bound. A root bounds what a config can name. It is
-    no defence against somebody who changes links while the file is being opened. A path outside is
-    a SourceError; a root that no system has, or that is no folder, a ConfigError.
+    A root of None is no bound. It is no defence against somebody who changes links meanwhile. A
+    path outside is a SourceError, or, of an option beside the source, a ConfigError at its JSON
+    pointer `option`; so is a root that is no folder.
     """
     if root is not None:
-        bound = real(root, of_root=True)
-        there = real(path)
+        bound = real(root, "/root")
+        there = real(path, option)
         outside = not PurePath(there).is_relative_to(bound)
         # A root that is not there yet may be made with what it bounds, as the folder of a cache.
         if (outside or os.path.lexists(bound)) and not os.path.isdir(root):  # noqa: PTH112
@@ -111,15 +111,18 @@ def inside(path: Path, root: Path | None) -> Path:
             raise ConfigError(Problem("/root", "a folder", got, "name one that is there"))
         if outside:
             leads = "" if there == str(path) else f", which is {there}"
-            message = f'expected a path inside the folder "root", {bound}, got one outside{leads}; '
-            raise SourceError(message + "move it there, or name a wider root", path)
+            expected = f'a path inside the folder "root", {bound}'
+            hint = "move it there, or name a wider root"
+            if option:
+                raise ConfigError(Problem(option, expected, f"{path}{leads}", hint))
+            raise SourceError(f"expected {expected}, got one outside{leads}; {hint}", path)
     return path
 
 
-def real(path: Path, *, of_root: bool = False) -> str:
+def real(path: Path, option: str = "") -> str:
     """Give a path with every link followed; it need not exist.
 
-    A path that cannot be followed is a SourceError; if it is the config's ``root``, a ConfigError.
+    One that cannot be followed is a SourceError, or a ConfigError, as of `inside`.
     """
     try:
         # Windows may leave the prefix for "take this path literally": the same path without it.
@@ -130,8 +133,8 @@ def real(path: Path, *, of_root: bool = False) -> str:
             raise
         reason, expected = getattr(error, "strerror", None) or error, "a path that can be followed"
         unfit = unencoded(error) if isinstance(error, UnicodeEncodeError) else None
-        if of_root:
-            raise ConfigError(Problem("/root", *(unfit or (expected, str(reason))))) from error
+        if option:
+            raise ConfigError(Problem(option, *(unfit or (expected, str(reason))))) from error
         if unfit:
             raise unreadable(path, error) from error
         raise SourceError(f"expected {expected}, got: {reason}", path) from error
@@ -268,16 +271,15 @@ def listing(folder: Path, pattern: Path | None) -> list[tuple[str, bool | None, 
                 got = "got a file; name the folder that it is in"
             raise SourceError(f"expected the folder {folder}, {got}", pattern) from error
         reason = getattr(error, "strerror", None) or error
-        hint = too_many_hint(error) or escaped(folder, error)
-        message = f"expected a folder that can be listed, got: {reason}{hint}"
-        raise SourceError(message, folder) from error
+        got = f"{reason}{too_many_hint(error) or escaped(folder, error)}"
+        raise SourceError(f"expected a folder that can be listed, got: {got}", folder) from error
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool | None:
     """Tell whether an entry is a folder; None: a link to a place that may not be looked at.
 
-    If a pattern means such a link, as a file or a folder, it fails later by its own name. If
-    none does, the link is no fault of the folder that it stands in.
+    If a pattern means such a link, it fails later by its own name. If none does, the link is no
+    fault of the folder that it stands in.
     """
     try:
         return entry.is_dir()

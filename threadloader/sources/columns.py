@@ -112,6 +112,7 @@ def read_numbers(
     base: Path,
     root: Path | None,
     *,
+    option: str = "",
     whole: bool = False,
     torn: Callable[[bytes], bool] | None = None,
 ) -> npt.NDArray[Any] | list[float]:
@@ -122,6 +123,7 @@ def read_numbers(
             one number a line. Empty lines do not count.
         base: the folder to which the path is relative.
         root: a folder that it may not leave.
+        option: the JSON pointer of the option that names it.
         whole: whether each line has to be an integer, as 3.0 is.
         torn: for a quarantine file: is given a last line that lacks its end, and tells whether a
             kill has torn it while it was written; the line is passed over then, and the log says
@@ -131,7 +133,7 @@ def read_numbers(
         int64 or float64 of shape ``(n,)`` from text, or a list where one is too large for
         that; of a ``.npy`` file what stands in it.
     """
-    file = inside(base / path, root)
+    file = inside(base / path, root, option)
     with readable(file), open_regular(file) as handle:
         start = read_all(handle, len(_MAGIC))
         data = b"" if start == _MAGIC else start + handle.readall()

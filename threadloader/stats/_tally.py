@@ -10,7 +10,15 @@ __all__ = ["Tally", "Told"]
 
 
 class Tally(NamedTuple):
-    """What is counted in a run. Its methods give the next one; it is replaced whole."""
+    """What is counted in a run. Its methods give the next one; it is replaced whole.
+
+    Attributes:
+        started: when the first `next` was called, by the clock, in seconds; None before.
+        failed: batches that failed.
+        ready_sum: how many batches were ready at each, added up.
+
+    The others are as in `Stats`.
+    """
 
     started: float | None = None
     first_batch_seconds: float = 0.0
