@@ -67,6 +67,13 @@ def test_the_byte_order_of_an_array_comes_back():
         assert not found.flags.writeable
 
 
+def test_raw_bytes_come_back():
+    """As numpy saves what another package has made, such as bfloat16."""
+    array = np.array([b"ab", b"\0c"], "V2")
+    found = decode(written(array))
+    assert (array.dtype, array.tobytes()) == (found.dtype, found.tobytes())
+
+
 LONG = np.zeros(2, np.longdouble), np.longdouble(1), np.zeros(2, np.clongdouble)
 LONG_IS_DOUBLE = np.longdouble(0).nbytes == 8  # as on Windows
 
@@ -75,7 +82,7 @@ LONG_IS_DOUBLE = np.longdouble(0).nbytes == 8  # as on Windows
     "array",
     [
         np.zeros(2, "i4,f4"),
-        np.zeros(2, "V3"),
+        np.zeros(2, {"names": ["a"], "formats": ["V3"], "itemsize": 3}),
         np.zeros((2, 0), "V0"),
         *([] if LONG_IS_DOUBLE else LONG),
     ],

@@ -198,6 +198,22 @@ def test_what_is_being_closed_is_not_closed_in_the_middle_of_that():
     assert 1 == len(asked)
 
 
+def test_a_close_that_is_cut_short_is_called_three_times():
+    """Else one that hangs takes a Ctrl-C for each of the levels that would make it good."""
+    calls = []
+
+    class Hanging(Opened):
+        def close(self):
+            calls.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    loader = Loader({"num_workers": 0}, per_thread(Hanging))
+    with pytest.raises(KeyboardInterrupt), loader as batches:
+        next(iter(batches))
+    batches.close()
+    assert [calls[0]] * 3 == calls
+
+
 def test_a_lock_that_an_interrupt_left_taken_holds_up_no_later_close():
     """Its own thread closes the thing all the same; another one passes it by, and does not wait.
 

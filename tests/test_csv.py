@@ -67,7 +67,7 @@ def test_an_empty_file_is_an_error_where_a_header_should_be_and_no_rows_elsewher
     with pytest.raises(SourceError, match="got an empty file"):
         open_csv({"path": ["1.csv", "2.csv"]}, tmp_path)
     assert (
-        "expected a row, got an empty file; give one with rows"
+        "expected a row, got a file without one; give one with rows"
         == refused(path, header=False).message
     )
 

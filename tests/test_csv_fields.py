@@ -119,6 +119,7 @@ def test_positions_of_one_name_are_an_error_that_says_how_to_name_them(tmp_path)
         ({"delimiter": ",,"}, "/source/delimiter", "expected one character"),
         ({"delimiter": "\n"}, "/source/delimiter", "expected one character"),
         ({"quote": "\r"}, "/source/quote", "expected one character"),
+        ({"delimiter": "\0"}, "/source/delimiter", "expected one character, neither NUL"),
         ({"quote": ","}, "/source/quote", "expected another character than the delimiter"),
     ],
 )  # fmt: skip

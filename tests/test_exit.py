@@ -369,6 +369,27 @@ def test_all_that_is_open_is_told_to_end_before_one_is_waited_for(monkeypatch):
     assert (2, []) == (len(kept), steps)
 
 
+def test_what_is_stuck_without_workers_is_waited_for_once_at_the_end(monkeypatch):
+    monkeypatch.setattr(_open_runs, "_runs", {})
+    reads, go_on = threading.Event(), threading.Event()
+
+    class Stuck(list):
+        def __getitem__(self, index):
+            reads.set()
+            assert go_on.wait(60)
+            return index
+
+    loader = Loader({"num_workers": 0, "close_timeout": 0.01}, Stuck(range(4)))
+    batches = loader.__enter__()
+    thread = threading.Thread(target=lambda: next(iter(batches), None), daemon=True)
+    thread.start()
+    assert reads.wait(60)
+    _open_runs._close_all()
+    assert ([], False) == (_open_runs._held(), batches._ended)
+    go_on.set()
+    thread.join()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_fork_that_ends_leaves_what_is_open_to_its_parent(run_child):
     child = run_child(

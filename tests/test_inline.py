@@ -5,7 +5,8 @@ import signal
 import pytest
 from numbered_jobs import Job, results
 
-from threadloader.engine import ENDED, Inline
+from threadloader._runtime import Runtime
+from threadloader.engine import ENDED, Inline, _inline
 
 
 class TestInline:
@@ -158,3 +159,34 @@ class TestInline:
         stream = inline.stream(iter([Job(0)]), depth=1)
         inline.stop()
         assert ENDED is stream.result(0)
+
+    def test_what_is_stuck_is_waited_for_once(self, monkeypatch):
+        """Whoever closes later, as the program's end does, neither waits nor tells it again."""
+        runtime, told = Slow(), []
+        monkeypatch.setattr(_inline, "say", lambda *said: told.append(said))
+        inline = Inline(runtime)
+        inline.running = 1
+        inline.tell()
+        runtime.now = 1.5  # of others, which were waited for first
+        for _ in range(3):
+            assert not inline.stop()
+            inline.wait(2.0)
+        assert ([0.5, 0, 0], 1) == (runtime.bounds, len(told))
+
+
+class Slow(Runtime):
+    """What is waited for does not come; the clock stands still otherwise."""
+
+    def __init__(self):
+        self.now, self.bounds = 0.0, []
+
+    def monotonic(self):
+        return self.now
+
+    def wait(self, lock, bound):
+        self.bounds.append(bound)
+        self.now += bound
+        return False
+
+    def stack(self, ident):
+        return ""

@@ -42,7 +42,7 @@ _LENGTH = struct.Struct("<Q")
 _DOUBLE = struct.Struct("<d")
 _COMPLEX = struct.Struct("<dd")
 _ALIGNMENT = 16  # of what memory allocators give, and so of bytes that a file was read into
-_DTYPE = re.compile(r"[<|][biufcSUmM]\d{1,9}(\[[0-9A-Za-z]+\])?")
+_DTYPE = re.compile(r"[<|][biufcSUVmM]\d{1,9}(\[[0-9A-Za-z]+\])?")
 
 
 class DamagedError(Exception):
@@ -139,7 +139,8 @@ def _stored(dtype: np.dtype[Any]) -> tuple[bytes, np.dtype[Any]]:
     name = little.str
     # A dtype of another package may have a name that numpy does not know, as "<f1".
     foreign = dtype.isbuiltin == 2 or not _DTYPE.fullmatch(name)
-    if foreign or dtype.itemsize == 0 or dtype.char in "gG":
+    # One with fields has the name of raw bytes.
+    if foreign or dtype.names is not None or dtype.itemsize == 0 or dtype.char in "gG":
         raise ForeignError(f"an array or scalar of dtype {dtype}")
     return bytes([len(name)]) + name.encode("ascii"), little
 

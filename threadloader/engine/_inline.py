@@ -58,17 +58,21 @@ class Inline:
         left = runtime.lock()
         left.acquire()
         self.left: Lock | None = left
+        self._told: float | None = None  # when it was first told to end while something ran
+        self._said = False  # whether it was logged that this takes too long
 
     def start(self) -> None:
         """Start nothing."""
 
     def tell(self) -> None:
         """Run no more jobs, and wait for nothing."""
+        if self.running and self._told is None:
+            self._told = self._runtime.monotonic()
         self.usable = False
 
     def stop(self) -> bool:
         """Run no more jobs; say whether none is running."""
-        self.usable = False
+        self.tell()
         return not self.running
 
     def go_behind(self, error: BaseException | None) -> None:
@@ -86,14 +90,16 @@ class Inline:
                 left.release()
 
     def wait(self, bound: float) -> None:
-        """Wait until what was running at a stop has ended, and log it if that takes too long.
+        """Wait until what was running at a stop has ended; log it, once, if that takes too long.
 
         Args:
-            bound: how long, in seconds.
+            bound: how long, in seconds, from when it was first told to end.
         """
-        left = self.left
-        if left is None or self._runtime.wait(left, bound):
+        left, now = self.left, self._runtime.monotonic()
+        until = bound + (now if self._told is None else self._told)
+        if left is None or self._runtime.wait(left, max(0.0, until - now)) or self._said:
             return
+        self._said = True
         if thread := self.running:  # else it has just ended
             text = f"a batch that is made without workers is not done within {bound:g} s and is "
             text += "left behind; what is open is closed behind it; who makes it is at\n"

@@ -69,17 +69,17 @@ class Batches(Live):
         self._close_source = close_source
         self._closing = runtime.turn()
         self._at_source = False  # whether the source is being closed; likewise
+        self._cuts = 0  # how often closing it was cut short; likewise
         self._closed_at: float | None = None  # written by the thread that closes first
         self._ended = False  # whether nothing is left for a close; set by a thread that closes
         self._waited = Told()  # the most seconds of waiting that any call of `stats` has told
         self._counted_to = Told()  # likewise the latest time up to which one has counted
-        from ..state import write  # now: hours later, maybe no file can be opened
+        from ..state import read, write  # now: hours later, maybe no file can be opened
 
         # Threads that save take turns: else the older of two states might be written last.
-        self._write, self._saving = write, runtime.turn()
+        self._read, self._write, self._saving = read, write, runtime.turn()
         self._saved = False  # goes to True with the first `save`; written under that lock
-        plan = Plan(samplings.now)
-        self._run = Run(self._supply, skipping, runtime, plan)
+        self._run = Run(self._supply, skipping, runtime, Plan(samplings.now))
         follow(self)
 
     def __len__(self) -> int:
@@ -218,9 +218,7 @@ class Batches(Live):
             ConfigError: no file can have this name, or `allow` names no field.
         """
         if isinstance(state, (str, PathLike)):
-            from ..state import read
-
-            state = read(state)
+            state = self._read(state)
         shard = self._deal.shard_index
 
         def where() -> tuple[Plan, Cursor]:
@@ -288,9 +286,10 @@ class Batches(Live):
             self._close_source = None
         except BaseException as problem:
             # A close that was cut short, by an interrupt or for want of memory or stack, may not
-            # even have begun: a second call does what is left. After other errors nothing is left.
+            # even have begun: another call does what is left, and no fourth: it may hang each time.
             short = issubclass(type(problem), (MemoryError, RecursionError))
-            if not short and not from_signal(problem):
+            self._cuts += 1
+            if self._cuts > 2 or not (short or from_signal(problem)):
                 self._close_source = None
             raise
         finally:

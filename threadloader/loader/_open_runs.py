@@ -55,9 +55,12 @@ def _close_all() -> None:
     looping = {it._run.looping for it in left_open if it._run.results.place.is_live}
     # All are told before any is waited for, so that one bound is enough for them together.
     for batches in left_open:
-        batches._supply.engine.tell()
+        for engine in (batches._supply.engine, *batches._supply.inline):
+            engine.tell()
     try:
         close_all([batches.close for batches in left_open])
+        for batches in left_open:  # what is stuck is not waited for again
+            _runs.pop(weakref.ref(batches), None)
     finally:
         _await_loops(looping)
 

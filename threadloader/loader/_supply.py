@@ -42,6 +42,7 @@ class Supply:
 
     Attributes:
         engine: the threads; without workers, an `Inline`.
+        inline: those through which the consumer prepares batches itself.
         choice: decides whether workers or the consumer prepare batches; None where that is settled.
         ahead: how many batches are prepared ahead, at most.
         shortened: whether the switch interval was shortened.
@@ -54,8 +55,7 @@ class Supply:
         self._config = config
         self._recipe = recipe  # replaced by `no_groups`, which the consumer alone calls
         self._deal = deal
-        self._now = runtime.monotonic
-        self._unlike_worker = runtime.unlike_worker
+        self._now, self._unlike_worker = runtime.monotonic, runtime.unlike_worker
         self.engine: Engine | Inline = (
             Engine(
                 config.num_workers,
@@ -70,7 +70,7 @@ class Supply:
         )
         self._in_loop = Inline(runtime, apart=True)  # user code must not see which thread runs it
         self._at_work: Inline | None = None  # what makes a batch at the stop
-        self._inline = [it for it in (self.engine, self._in_loop) if isinstance(it, Inline)]
+        self.inline = [it for it in (self.engine, self._in_loop) if isinstance(it, Inline)]
         settled = not config.num_workers or steps is None or recipe.threads_only
         settled |= config.stall_action == "raise"  # nobody sees a stall of its own
         self.choice = None if settled else Choice(recipe.gather, unlocked=recipe.unlocked)
@@ -101,7 +101,7 @@ class Supply:
         Args:
             behind: called by a thread that runs a job itself, as soon as that job is done.
         """
-        for engine in self._inline:
+        for engine in self.inline:
             engine.behind = partial(closing, behind)
         self.closed = True
         if self._wish is not None:
@@ -112,7 +112,7 @@ class Supply:
             if not each.stop():
                 self._at_work = each if isinstance(each, Inline) else None
                 return False
-        for engine in self._inline:
+        for engine in self.inline:
             engine.behind = None
         return True
 
@@ -123,7 +123,7 @@ class Supply:
 
     def forked(self) -> None:
         """In a forked child: forget the thread that was running a job itself; it is not there."""
-        for engine in self._inline:
+        for engine in self.inline:
             engine.running = 0
 
     def inside(self) -> bool:

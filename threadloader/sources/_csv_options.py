@@ -59,7 +59,7 @@ class CsvOptions:
 
     def __post_init__(self) -> None:
         chosen_fields(self.fields, "every column")
-        expected = "one character, not that of a line end"
+        expected = "one character, neither NUL nor that of a line end"
         problems = [
             Problem(f"/source/{option}", expected, repr(value))
             for option, value, least in (("delimiter", self.delimiter, 1), ("quote", self.quote, 0))

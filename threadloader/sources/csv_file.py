@@ -192,7 +192,9 @@ class _Columns:
     def finish(self) -> dict[str, npt.NDArray[Any]]:
         """Give the arrays of the fields; those of texts say where in `texts` they are."""
         if self._names is None:
-            raise SourceError("expected a row, got an empty file; give one with rows", self._path)
+            raise SourceError(
+                "expected a row, got a file without one; give one with rows", self._path
+            )
         arrays = {}
         for field, column in self._columns.items():
             arrays[field] = column.finish()
