@@ -83,6 +83,7 @@ LONG_IS_DOUBLE = np.longdouble(0).nbytes == 8  # as on Windows
     [
         np.zeros(2, "i4,f4"),
         np.zeros(2, {"names": ["a"], "formats": ["V3"], "itemsize": 3}),
+        np.zeros(2, np.dtype((np.record, 4))),
         np.zeros((2, 0), "V0"),
         *([] if LONG_IS_DOUBLE else LONG),
     ],

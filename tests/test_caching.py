@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+from links import make_link
 
 from threadloader import Loader, per_thread
 from threadloader.errors import ConfigError
@@ -241,6 +242,17 @@ def test_the_folder_may_not_leave_the_root(tmp_path):
         ConfigError, match='/cache/folder: expected a path inside the folder "root"'
     ):
         Loader(config(root=".", cache={"folder": "../kept"})).__enter__()
+
+
+def test_the_folder_may_not_leave_the_root_by_a_link(tmp_path):
+    inside = tmp_path / "inside"
+    (tmp_path / "outside").mkdir()
+    inside.mkdir()
+    make_link(link := inside / "kept", tmp_path / "outside")
+    with pytest.raises(ConfigError) as caught:
+        Loader({"root": str(inside), "cache": {"folder": str(link)}}, np.arange(4)).__enter__()
+    real = os.path.realpath(tmp_path / "outside")
+    assert [f"{link}, which is {real}"] == [it.got for it in caught.value.problems]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from threadloader import Batches, Loader, _runtime
-from threadloader._runtime import RUNTIME
-from threadloader.engine import Engine
+from threadloader._runtime import RUNTIME, Runtime
+from threadloader.engine import Engine, Inline
 from threadloader.loader import _open_runs
 
 BEGIN = """
@@ -353,7 +353,7 @@ def test_all_that_is_open_is_told_to_end_before_one_is_waited_for(monkeypatch):
     """So one bound is enough for them together."""
     monkeypatch.setattr(_open_runs, "_runs", {})
     steps = []
-    for owner, name in ((Engine, "tell"), (Batches, "close")):
+    for owner, name in ((Engine, "tell"), (Inline, "tell"), (Batches, "close")):
         done = getattr(owner, name)
         monkeypatch.setattr(
             owner, name, lambda self, name=name, done=done: (steps.append(name), done(self))
@@ -361,7 +361,7 @@ def test_all_that_is_open_is_told_to_end_before_one_is_waited_for(monkeypatch):
     opened = [Loader({"num_workers": 1}, range(5)) for _ in range(2)]
     kept = [loader.__enter__() for loader in opened]
     _open_runs._close_all()
-    assert ["tell", "tell", "close"] == steps[:3]
+    assert [*["tell"] * 4, "close"] == steps[:5]  # each may have its threads make batches, or not
     for loader in opened:
         loader.__exit__(None, None, None)
     steps.clear()
@@ -371,6 +371,8 @@ def test_all_that_is_open_is_told_to_end_before_one_is_waited_for(monkeypatch):
 
 def test_what_is_stuck_without_workers_is_waited_for_once_at_the_end(monkeypatch):
     monkeypatch.setattr(_open_runs, "_runs", {})
+    monkeypatch.setattr(_open_runs, "_until", None)
+    monkeypatch.setattr(_open_runs, "PATIENCE_SECONDS", 0.01)
     reads, go_on = threading.Event(), threading.Event()
 
     class Stuck(list):
@@ -384,8 +386,16 @@ def test_what_is_stuck_without_workers_is_waited_for_once_at_the_end(monkeypatch
     thread = threading.Thread(target=lambda: next(iter(batches), None), daemon=True)
     thread.start()
     assert reads.wait(60)
+    bounds, wait = [], Runtime.wait
+    monkeypatch.setattr(
+        Runtime, "wait", lambda self, lock, bound: bounds.append(bound) or wait(self, lock, bound)
+    )
     _open_runs._close_all()
-    assert ([], False) == (_open_runs._held(), batches._ended)
+    until = _open_runs._until
+    _open_runs._close_all()  # it is registered more than once
+    assert (False, 0) == (batches._ended, bounds[-1])
+    assert bounds[0] > 0
+    assert until == _open_runs._until  # nor is the loop given more time
     go_on.set()
     thread.join()
 

@@ -160,18 +160,21 @@ class TestInline:
         inline.stop()
         assert ENDED is stream.result(0)
 
-    def test_what_is_stuck_is_waited_for_once(self, monkeypatch):
-        """Whoever closes later, as the program's end does, neither waits nor tells it again."""
-        runtime, told = Slow(), []
-        monkeypatch.setattr(_inline, "say", lambda *said: told.append(said))
+    @pytest.mark.parametrize(("told", "bound"), [(False, 2.0), (True, 0.5)])
+    def test_what_is_stuck_is_waited_for_once(self, told, bound, monkeypatch):
+        """Up to the bound from the first wait on, or from when it was told, as at the very end."""
+        runtime, said = Slow(), []
+        monkeypatch.setattr(_inline, "say", lambda *text: said.append(text))
         inline = Inline(runtime)
         inline.running = 1
-        inline.tell()
-        runtime.now = 1.5  # of others, which were waited for first
+        if told:
+            inline.tell()
+        assert not inline.stop()  # as by the very thread that is at work
+        runtime.now = 1.5
         for _ in range(3):
             assert not inline.stop()
             inline.wait(2.0)
-        assert ([0.5, 0, 0], 1) == (runtime.bounds, len(told))
+        assert ([bound, 0, 0], 1) == (runtime.bounds, len(said))
 
 
 class Slow(Runtime):

@@ -139,8 +139,9 @@ def _stored(dtype: np.dtype[Any]) -> tuple[bytes, np.dtype[Any]]:
     name = little.str
     # A dtype of another package may have a name that numpy does not know, as "<f1".
     foreign = dtype.isbuiltin == 2 or not _DTYPE.fullmatch(name)
-    # One with fields has the name of raw bytes.
-    if foreign or dtype.names is not None or dtype.itemsize == 0 or dtype.char in "gG":
+    # One with fields, or of a class derived from numpy's, has the name of raw bytes.
+    foreign |= dtype.char == "V" and (dtype.names is not None or dtype.type is not np.void)
+    if foreign or dtype.itemsize == 0 or dtype.char in "gG":
         raise ForeignError(f"an array or scalar of dtype {dtype}")
     return bytes([len(name)]) + name.encode("ascii"), little
 

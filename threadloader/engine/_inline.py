@@ -58,21 +58,21 @@ class Inline:
         left = runtime.lock()
         left.acquire()
         self.left: Lock | None = left
-        self._told: float | None = None  # when it was first told to end while something ran
+        self._told: float | None = None  # when the bound of waiting began
         self._said = False  # whether it was logged that this takes too long
 
     def start(self) -> None:
         """Start nothing."""
 
     def tell(self) -> None:
-        """Run no more jobs, and wait for nothing."""
-        if self.running and self._told is None:
-            self._told = self._runtime.monotonic()
+        """Run no more jobs; wait for nothing now, and later up to a bound from now on."""
         self.usable = False
+        if self._told is None:
+            self._told = self._runtime.monotonic()
 
     def stop(self) -> bool:
         """Run no more jobs; say whether none is running."""
-        self.tell()
+        self.usable = False
         return not self.running
 
     def go_behind(self, error: BaseException | None) -> None:
@@ -93,11 +93,14 @@ class Inline:
         """Wait until what was running at a stop has ended; log it, once, if that takes too long.
 
         Args:
-            bound: how long, in seconds, from when it was first told to end.
+            bound: how long, in seconds, from the first wait on, or from `tell`.
         """
         left, now = self.left, self._runtime.monotonic()
-        until = bound + (now if self._told is None else self._told)
-        if left is None or self._runtime.wait(left, max(0.0, until - now)) or self._said:
+        if self._told is None:
+            self._told = now
+        if left is None or self._runtime.wait(left, max(0.0, self._told + bound - now)):
+            return
+        if self._said:
             return
         self._said = True
         if thread := self.running:  # else it has just ended

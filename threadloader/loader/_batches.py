@@ -69,7 +69,7 @@ class Batches(Live):
         self._close_source = close_source
         self._closing = runtime.turn()
         self._at_source = False  # whether the source is being closed; likewise
-        self._cuts = 0  # how often closing it was cut short; likewise
+        self._cuts = 0  # how often closing it was interrupted; likewise
         self._closed_at: float | None = None  # written by the thread that closes first
         self._ended = False  # whether nothing is left for a close; set by a thread that closes
         self._waited = Told()  # the most seconds of waiting that any call of `stats` has told
@@ -239,8 +239,8 @@ class Batches(Live):
         May be called again and from any thread; an iterator waiting in another thread raises
         `ClosedError`. From a worker it only tells the threads to end, and a later call finishes.
         If another thread makes a batch without workers, or closes the source, this call waits for
-        that thread, up to ``close_timeout``; if the calling thread itself does so, further up its
-        stack, the close finishes after that batch.
+        that thread, up to ``close_timeout`` from the first such call on; if the calling thread
+        itself does so, further up its stack, the close finishes after that batch.
 
         Raises:
             Exception: whatever the source raises while it is closed.
@@ -286,10 +286,10 @@ class Batches(Live):
             self._close_source = None
         except BaseException as problem:
             # A close that was cut short, by an interrupt or for want of memory or stack, may not
-            # even have begun: another call does what is left, and no fourth: it may hang each time.
+            # even have begun: another call does what is left. It may hang each time, though.
             short = issubclass(type(problem), (MemoryError, RecursionError))
-            self._cuts += 1
-            if self._cuts > 2 or not (short or from_signal(problem)):
+            self._cuts += not short
+            if not short and (self._cuts > 2 or not from_signal(problem)):
                 self._close_source = None
             raise
         finally:

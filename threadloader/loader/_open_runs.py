@@ -27,6 +27,9 @@ PATIENCE_SECONDS = 0.5
 """How long the program's end waits for daemon threads, all together. Chosen: a traceback is printed
 in some milliseconds."""
 
+_until: float | None = None
+"""Until when it does so, once it has begun to: it comes here more than once."""
+
 _runs: dict[weakref.ref[Batches], None] = {}
 """The runs that there are. Without a lock: each use is one operation of a dict. And not a WeakSet,
 whose callbacks are Python code and would swallow a Ctrl-C that lands in them."""
@@ -47,7 +50,7 @@ def _held() -> list[Batches]:
 def _close_all() -> None:
     """Close what was left open, before the interpreter goes down under threads and files.
 
-    Called twice, it finds nothing the second time. Not in a forked child: what is open there is
+    Called twice, it waits for nothing the second time. Not in a forked child: what is open there is
     its parent's.
     """
     ours = [batches for batches in _held() if batches._run.forks == _runtime.forks]
@@ -59,8 +62,6 @@ def _close_all() -> None:
             engine.tell()
     try:
         close_all([batches.close for batches in left_open])
-        for batches in left_open:  # what is stuck is not waited for again
-            _runs.pop(weakref.ref(batches), None)
     finally:
         _await_loops(looping)
 
@@ -71,13 +72,16 @@ def _await_loops(idents: set[int]) -> None:
     They may get a `ClosedError` now, which `threading` prints. A thread that prints while the
     interpreter goes down may hold the lock of stderr for ever, and Python aborts the program.
     """
-    end, others = time.monotonic() + PATIENCE_SECONDS, idents - {threading.get_ident()}
+    global _until  # noqa: PLW0603
+    if _until is None:
+        _until = time.monotonic() + PATIENCE_SECONDS
+    others = idents - {threading.get_ident()}
     for thread in threading.enumerate():
         # What `threading` has not started cannot be waited for; nor can this very thread.
         foreign = isinstance(thread, threading._DummyThread)
         if thread.daemon and thread.ident in others and not foreign:
             # Not a `join` of the user's own class, which may wait for ever.
-            threading.Thread.join(thread, max(0.0, end - time.monotonic()))
+            threading.Thread.join(thread, max(0.0, _until - time.monotonic()))
 
 
 def _forked() -> None:

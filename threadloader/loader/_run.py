@@ -211,26 +211,29 @@ class Run:
         try:
             turn.inside = True
             self._supply.check_open()
-            place = self.place
-            epoch = place.counted(end)
-            if place.is_live and place.length is not None:  # another thread has got there since
-                return place.length
-            if place.is_live:
-                place, _, outcome = self.results.next(place)
-            else:
-                place, outcome = self.results.coming(place, end)
-            if outcome.job is None and outcome.error is not None:
-                self._raise(place, place.tally, outcome, outcome.error, epoch)
-            length = place.length if outcome.job is None else outcome.job.span.length
-            if length is None:  # the wait ended with the `with`
-                self._supply.check_open()
-            return length or 0
-        except BaseException:
-            if self._supply.closed:  # meanwhile: as in `_next_job`
-                self._let_go()
-            raise
+            return self._length_of_epoch(end)
         finally:
-            turn.inside, turn.lock = False, fresh
+            try:
+                if self._supply.closed:  # meanwhile: as in `_next_job`
+                    self._let_go()
+            finally:
+                turn.inside, turn.lock = False, fresh
+
+    def _length_of_epoch(self, end: int | None) -> int:
+        place = self.place
+        epoch = place.counted(end)
+        if place.is_live and place.length is not None:  # another thread has got there since
+            return place.length
+        if place.is_live:
+            place, _, outcome = self.results.next(place)
+        else:
+            place, outcome = self.results.coming(place, end)
+        if outcome.job is None and outcome.error is not None:
+            self._raise(place, place.tally, outcome, outcome.error, epoch)
+        length = place.length if outcome.job is None else outcome.job.span.length
+        if length is None:  # the wait ended with the `with`
+            self._supply.check_open()
+        return length or 0
 
     def next(self, epoch: Epoch) -> Any:
         """Deliver the next batch of an epoch, as `Epoch.__next__` has it."""

@@ -120,10 +120,7 @@ def inside(path: Path, root: Path | None, option: str = "") -> Path:
 
 
 def real(path: Path, option: str = "") -> str:
-    """Give a path with every link followed; it need not exist.
-
-    One that cannot be followed is a SourceError, or a ConfigError, as of `inside`.
-    """
+    """Give a path with every link followed; it need not exist. Errors are as of `inside`."""
     try:
         # Windows may leave the prefix for "take this path literally": the same path without it.
         found = re.sub(r"^\\\\\?\\(?=[A-Za-z]:)", "", os.path.realpath(path))
@@ -134,7 +131,9 @@ def real(path: Path, option: str = "") -> str:
         reason, expected = getattr(error, "strerror", None) or error, "a path that can be followed"
         unfit = unencoded(error) if isinstance(error, UnicodeEncodeError) else None
         if option:
-            raise ConfigError(Problem(option, *(unfit or (expected, str(reason))))) from error
+            raise ConfigError(
+                Problem(option, *(unfit or (expected, f"{reason}: {path}")))
+            ) from error
         if unfit:
             raise unreadable(path, error) from error
         raise SourceError(f"expected {expected}, got: {reason}", path) from error
