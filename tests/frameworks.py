@@ -13,7 +13,7 @@ import pytest
 
 VARIABLE = "THREADLOADER_FRAMEWORKS"
 
-KNOWN = frozenset({"PIL", "jax", "sklearn", "tokenizers", "torch"})
+KNOWN = frozenset({"PIL", "h5py", "jax", "sklearn", "tokenizers", "torch"})
 """By the names that are imported."""
 
 

@@ -140,7 +140,7 @@ def test_the_gil_is_named_only_where_there_is_one():
         ({0: 0.2, 4: 0.5}, {0: None, 4: 0}, {0: 0.01, 4: 0.01}, "to hand a batch over takes as lo"),
         ({0: 0.5, 4: 0.2}, {0: None, 4: 0.6}, {0: 0.01, 4: 0.01}, "although 0.6 batches were"),
         ({0: 0.5, 4: 0.2}, {0: None, 4: 2}, {0: 0.01, 4: 0.01}, "although 2.0 batches were ready"),
-        ({0: 0.5, 4: 0.2}, {0: None, 4: 2}, {0: 0.01, 4: 0.01}, "or other programs do the cores"),
+        ({0: 0.5, 4: 0.2}, {0: None, 4: 2}, {0: 0.01, 4: 0.01}, "or other programs take the cores"),
         (
             {0: 0.5, 4: 0.0},
             {0: None, 4: 2},

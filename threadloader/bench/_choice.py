@@ -177,13 +177,13 @@ def _with_step(rows: Sequence[Row], step_seconds: float, bounded: bool) -> list[
                 f"{lowest}, although {least.batches_ready:.1f} batches were ready on average:"
                 f" either some batches take much longer than others, which {more}"
                 " evens out, or the loop does not get its turn at once, as threads take the cores,"
-                " or the GIL, from it, or other programs do the cores."
+                " or the GIL, from it, or other programs take the cores."
             )
         elif not least.num_workers:
             told.append(
                 f"{lowest}, and more of them do not lower it: to hand a batch over takes as long"
                 " as to make it, or threads take the cores, or the GIL, from the loop, or other"
-                " programs do the cores."
+                " programs take the cores."
             )
         elif least is rows[-1]:
             told.append(
@@ -210,7 +210,7 @@ def _with_step(rows: Sequence[Row], step_seconds: float, bounded: bool) -> list[
         told.append(
             f"The step itself gets slower beside the workers: {_time(alone)} {so},"
             f" {_time(worst.step_seconds or 0.0)} with {_workers(worst)}. They take the cores, or"
-            " the GIL, from it, or other programs do the cores."
+            " the GIL, from it, or other programs take the cores."
         )
     return told
 

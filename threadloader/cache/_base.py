@@ -49,7 +49,12 @@ class Cache:
 
     No lock is held while a sample is prepared: threads that miss the same sample at the same
     time each prepare it, one of the results is kept, and all are right.
+
+    Attributes:
+        unfit: arrays that it cannot keep, in a word.
     """
+
+    unfit = "of objects"
 
     def __init__(self) -> None:
         self._counted = Counted()
@@ -91,9 +96,8 @@ class Cache:
         self._count.mine[Count.UNCACHEABLE] += 1
         if self._said_foreign.acquire(blocking=False):
             text = "cache: a sample has %s, which cannot be kept, so it is prepared each time; "
-            hint = "return numpy arrays (not of objects, fields or long doubles), numbers and "
-            hint += "texts, in dicts, lists or tuples"
-            log("warning", text + hint, error)
+            hint = f"return numpy arrays (not {self.unfit}), numbers and texts, in dicts, lists or "
+            log("warning", f"{text}{hint}tuples", error, aside=True)
 
     def stats(self) -> CacheStats:
         """Give the numbers of this moment."""

@@ -51,6 +51,8 @@ class Folder(Cache):
     memory for so many samples, is a ConfigError.
     """
 
+    unfit = "of objects, fields or long doubles"
+
     def __init__(
         self,
         folder: Path,
@@ -162,7 +164,7 @@ class Folder(Cache):
             self._count.mine[Count.DAMAGED] += 1
             if self._said_damaged.acquire(blocking=False):
                 text = "cache: %s: byte %d: sample %d is damaged, and prepared anew: %s"
-                log("warning", text, segment.path, place.offset, index, problem)
+                log("warning", text, segment.path, place.offset, index, problem, aside=True)
         return MISSING
 
     def _keep(self, index: int, frozen: Any) -> None:
@@ -180,7 +182,7 @@ class Folder(Cache):
             if self._stopped:
                 self._retire()
         if to_log is not None:  # outside the lock: a log that hangs keeps no other from writing
-            log(*to_log)
+            log(*to_log, aside=True)
 
     def _write_if_it_fits(self, index: int, parts: list[Part], size: int) -> tuple[Any, ...] | None:
         """Keep a sample if it fits; give the arguments for `log` if there is something to say."""

@@ -164,7 +164,8 @@ class Shelf:
                 return
             # After an OSError the files may still be good for other processes.
             hint = "; its files can be deleted" if isinstance(error, ValueError) else ""
-            log("warning", "cache: %s/%s is passed over: %s%s", self._folder, name, error, hint)
+            text = "cache: %s/%s is passed over: %s%s"
+            log("warning", text, self._folder, name, error, hint, aside=True)
 
     def _merge(self, entries: Entries, number: int) -> None:
         """Take note of records. Of several of one sample the last one counts."""

@@ -46,7 +46,8 @@ def schema() -> Schema:
         else:
             return Schema(json.loads(data))
     options = "--collect-data threadloader --collect-submodules threadloader"
-    hint = f"install threadloader again; in a bundle of PyInstaller, {options}"
+    hint = "install threadloader again; in a checkout the file lies beside the folder threadloader"
+    hint += f", so copy both; in a bundle of PyInstaller, {options}"
     raise FileNotFoundError(f"{inside}: {hint}")
 
 

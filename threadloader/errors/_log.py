@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import Literal
 
-from ._handlers import by_handler
+from ._handlers import by_handler, from_signal
 
 __all__ = ["log"]
 
 
-def log(how: Literal["info", "warning", "error"], message: str, *values: object) -> None:
+def log(
+    how: Literal["info", "warning", "error"], message: str, *values: object, aside: bool = False
+) -> None:
     """Log one record; `logging` is imported only now.
 
     Where no file can be opened any more, `logging` cannot be imported. What is more than an info
@@ -22,6 +25,8 @@ def log(how: Literal["info", "warning", "error"], message: str, *values: object)
         message: as `logging` has it, with ``%s`` and the like.
         values: what stands in their places; paths and exceptions come in one line that is safe for
             a terminal, whatever they quote.
+        aside: in the midst of a batch, which what the log's own handlers raise must not cost:
+            `threading.excepthook` is told of it.
     """
     from . import one_line
 
@@ -35,4 +40,10 @@ def log(how: Literal["info", "warning", "error"], message: str, *values: object)
         if how != "info" and sys.stderr is not None:  # as in a program without a console
             sys.stderr.write(f"threadloader: {message % values}\n")
     else:
-        getattr(logging.getLogger("threadloader"), how)(message, *values, stacklevel=2)
+        try:
+            getattr(logging.getLogger("threadloader"), how)(message, *values, stacklevel=2)
+        except BaseException as error:
+            if not aside or from_signal(error):
+                raise
+            told = (type(error), error, error.__traceback__, threading.current_thread())
+            threading.excepthook(threading.ExceptHookArgs(told))

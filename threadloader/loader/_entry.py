@@ -64,7 +64,8 @@ class Door:
         """
         with self._guard():
             if self.inside is not None:
-                text = "this Loader is open already; make another for a second user"
+                text = "this Loader is open already; make another for a second user, or leave it "
+                text += "first: without a `with`, by loader.__exit__(None, None, None)"
                 if self.batches is not None and self.batches._closed_at is not None:
                     text = "this Loader is closed, but its `with` is not left yet; leave it first, "
                     text += "or, without a `with`, call loader.__exit__(None, None, None)"

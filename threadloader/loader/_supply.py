@@ -150,7 +150,7 @@ class Supply:
             raise ClosedError(
                 "the batches are closed: `close` was called, the `with Loader(...)` block left, "
                 "the interpreter is shutting down, or this is a fork of the process that entered "
-                "it; iterate inside the block"
+                "it; iterate inside the block, and in a fork inside that of a copy of the loader"
             )
         if self.inside():  # it would wait for itself
             raise BusyError(ITS_OWN)
@@ -197,7 +197,7 @@ class Supply:
         self._recipe = self._recipe._replace(group=1, piece=0)
         self._depth = self._config.prefetch_batches
         self.ahead = self._depth if self._config.num_workers else 0
-        log("info", "%s: batches are taken one by one", why)
+        log("info", "%s: batches are taken one by one", why, aside=True)
 
     def prepared_here(self, stream: Any) -> bool:
         """Tell whether a stream has the consumer prepare batches in place of workers."""

@@ -88,10 +88,9 @@ class Numbers(Column):
         values = self._parsed(cells)
         if values is None:
             row = [self._parsed([cell]) for cell in cells].index(None)
-            expected = {"b": "true, false, 1 or 0", "f": "a number"}
-            raise UnfitError(
-                expected.get(self.dtype.kind, "an integer"), show_cell(cells[row]), row
-            )
+            integer = "an integer" + " of at most 4,300 digits" * (len(cells[row]) > 4300)
+            expected = {"b": "true, false, 1 or 0", "f": "a number"}.get(self.dtype.kind, integer)
+            raise UnfitError(expected, show_cell(cells[row]), row)
         try:
             return to_array(values, self.dtype)
         except UnfitError as error:

@@ -141,6 +141,8 @@ def read_header(
             "expected numbers, or strings of a fixed width, got Python objects, which are "
             "never unpickled; convert it with astype and save it again"
         )
+    if dtype is not None and not dtype.itemsize and dtype.kind in "SU":  # numpy widens them
+        raise fault(f"expected texts of some width, got {dtype.str!r}; convert it: astype('U1')")
     if dtype is None or not _fits(dtype, shape := header["shape"]):
         raise fault(unlike)
     if not shape:
@@ -188,8 +190,6 @@ def _fits(dtype: np.dtype[Any], shape: tuple[Any, ...]) -> bool:
     if dtype.subdtype is not None or dtype.itemsize < 0:
         return False
     if not all(type(n) is int and 0 <= n < 2**63 for n in shape):
-        return False
-    if not dtype.itemsize and dtype.kind in "SU":  # numpy makes it as wide as one character
         return False
     size = math.prod(shape) * dtype.itemsize
     if size >= 2**63:
