@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import suppress
 from typing import Literal
 
 from ._handlers import by_handler, from_signal
@@ -45,5 +46,11 @@ def log(
         except BaseException as error:
             if not aside or from_signal(error):
                 raise
-            told = (type(error), error, error.__traceback__, threading.current_thread())
-            threading.excepthook(threading.ExceptHookArgs(told))
+            _tell(error)
+
+
+def _tell(error: BaseException) -> None:
+    """Tell `threading.excepthook`; in a frame that the error's traceback does not lead to (G10)."""
+    told = type(error), error, error.__traceback__, threading.current_thread()
+    with suppress(Exception):  # a hook of the user's own
+        threading.excepthook(threading.ExceptHookArgs(told))
