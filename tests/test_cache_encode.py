@@ -84,12 +84,16 @@ LONG_IS_DOUBLE = np.longdouble(0).nbytes == 8  # as on Windows
         np.zeros(2, "i4,f4"),
         np.zeros(2, {"names": ["a"], "formats": ["V3"], "itemsize": 3}),
         np.zeros(2, np.dtype((np.record, 4))),
+        np.zeros(2, np.dtype(("i4", {"low": ("i2", 0), "high": ("i2", 2)}))),
         np.zeros((2, 0), "V0"),
         *([] if LONG_IS_DOUBLE else LONG),
     ],
     ids=lambda array: str(array.dtype),
 )
 def test_a_dtype_that_a_name_does_not_describe_is_refused(array):
+    """Whatever was written before: numpy takes some of these for equal to one that is written."""
+    for alike in ("V4", "i4"):
+        written(np.zeros(1, alike))
     with pytest.raises(ForeignError, match="dtype"):
         written(array)
 

@@ -47,7 +47,7 @@ def test_a_text_becomes_the_number_that_it_says(tmp_path, text, dtype, value):
         ("", "int64", "expected an integer, got an empty field"),
         ("128", "int8", "expected an integer of int8, got '128'"),
         ("-1", "uint64", "expected an integer of uint64, got '-1'"),
-        ("9" * 4301, "int64", f"expected an integer of at most 4,300 digits, got '{'9' * 40}'..."),
+        ("9" * 4301, "int64", f"expected an integer of int64, got '{'9' * 40}'..."),
         ("-" * 4300, "int64", f"expected an integer, got '{'-' * 40}'..."),
         ("1_000", "int64", "expected an integer, got '1_000'"),
         ("1_000", "float64", "expected a number, got '1_000'"),

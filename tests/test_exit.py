@@ -371,7 +371,6 @@ def test_all_that_is_open_is_told_to_end_before_one_is_waited_for(monkeypatch):
 
 def test_what_is_stuck_without_workers_is_waited_for_once_at_the_end(monkeypatch):
     monkeypatch.setattr(_open_runs, "_runs", {})
-    monkeypatch.setattr(_open_runs, "_until", None)
     monkeypatch.setattr(_open_runs, "PATIENCE_SECONDS", 0.01)
     reads, go_on = threading.Event(), threading.Event()
 
@@ -391,11 +390,10 @@ def test_what_is_stuck_without_workers_is_waited_for_once_at_the_end(monkeypatch
         Runtime, "wait", lambda self, lock, bound: bounds.append(bound) or wait(self, lock, bound)
     )
     _open_runs._close_all()
-    until = _open_runs._until
+    known = bounds.copy()
     _open_runs._close_all()  # it is registered more than once
-    assert (False, 0) == (batches._ended, bounds[-1])
-    assert bounds[0] > 0
-    assert until == _open_runs._until  # nor is the loop given more time
+    assert (False, True, known) == (batches._ended, bounds[0] > 0, bounds)
+    assert [batches] == _open_runs._held()  # for a fork
     go_on.set()
     thread.join()
 

@@ -1,7 +1,9 @@
 """What the handlers of the log raise in the midst of a batch costs neither sample nor batch."""
 
+import gc
 import logging
 import threading
+import weakref
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -10,6 +12,7 @@ import pytest
 from kept_samples import files
 
 from threadloader import Loader
+from threadloader.errors import log
 
 LOG = logging.getLogger("threadloader")
 
@@ -78,3 +81,36 @@ def test_batches_that_cannot_be_cut_are_taken_one_by_one(told, workers):
                 delivered += next(epoch)["rows"]
     assert list(range(40)) == delivered
     assert {"the log's disk is full"} == set(told)
+
+
+@pytest.mark.parametrize("error", [OSError, SystemExit])
+def test_nor_does_a_hook_that_logs_itself(error, monkeypatch):
+    """As one that sends what threads raise to the same log."""
+
+    def hook(args):
+        LOG.error("a thread has failed")
+        raise error
+
+    monkeypatch.setattr(threading, "excepthook", hook)
+    config = {"num_workers": 2, "cache": {"max_samples": 9}, "on_error": {"skip": 9}}
+    with Loader(config, [object() for _ in range(9)], collate=len) as batches:
+        assert ([9], 0) == (list(batches), batches.stats().skipped)
+
+
+def test_what_it_raised_is_freed_without_the_collector(monkeypatch):
+    class Failure(Exception):
+        def __init__(self):
+            freed.append(weakref.ref(self))
+
+    def emit(handler, record):
+        raise Failure
+
+    freed = []
+    monkeypatch.setattr(FullDisk, "emit", emit)
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    gc.disable()
+    try:
+        log("warning", "a cache says something", aside=True)
+        assert [None] == [it() for it in freed]
+    finally:
+        gc.enable()

@@ -51,7 +51,7 @@ class Cache:
     time each prepare it, one of the results is kept, and all are right.
 
     Attributes:
-        unfit: arrays that it cannot keep, in a word.
+        unfit: arrays that it cannot keep, in words.
     """
 
     unfit = "of objects"

@@ -128,8 +128,11 @@ def _encode_array(array: npt.NDArray[Any], parts: list[Part], at: int) -> int:
 
 def _named_as(dtype: np.dtype[Any]) -> tuple[bytes, np.dtype[Any]]:
     """Give a dtype's name with its length before it, and the little-endian form of it."""
-    if dtype.metadata:  # `_stored` would not see it: its cache compares dtypes without metadata
+    # `_stored` would see none of this: its cache compares dtypes by what they store.
+    if dtype.metadata:
         raise ForeignError(f"an array or scalar of dtype {dtype} with metadata")
+    if dtype.names is not None or (dtype.char == "V" and dtype.type is not np.void):
+        raise ForeignError(f"an array or scalar of dtype {dtype}")
     return _stored(dtype)
 
 
@@ -139,8 +142,6 @@ def _stored(dtype: np.dtype[Any]) -> tuple[bytes, np.dtype[Any]]:
     name = little.str
     # A dtype of another package may have a name that numpy does not know, as "<f1".
     foreign = dtype.isbuiltin == 2 or not _DTYPE.fullmatch(name)
-    # One with fields, or of a class derived from numpy's, has the name of raw bytes.
-    foreign |= dtype.char == "V" and (dtype.names is not None or dtype.type is not np.void)
     if foreign or dtype.itemsize == 0 or dtype.char in "gG":
         raise ForeignError(f"an array or scalar of dtype {dtype}")
     return bytes([len(name)]) + name.encode("ascii"), little

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from contextlib import suppress
 from typing import Literal
 
-from ._handlers import by_handler, from_signal
+from ._handlers import by_handler, from_signal, traceback_of
 
 __all__ = ["log"]
 
@@ -51,6 +50,9 @@ def log(
 
 def _tell(error: BaseException) -> None:
     """Tell `threading.excepthook`; in a frame that the error's traceback does not lead to (G10)."""
-    told = type(error), error, error.__traceback__, threading.current_thread()
-    with suppress(Exception):  # a hook of the user's own
+    told = type(error), error, traceback_of(error), threading.current_thread()
+    try:
         threading.excepthook(threading.ExceptHookArgs(told))
+    except BaseException as problem:  # of a hook of the user's own, which may log, too
+        if from_signal(problem):
+            raise

@@ -238,9 +238,9 @@ class Batches(Live):
 
         May be called again and from any thread; an iterator waiting in another thread raises
         `ClosedError`. From a worker it only tells the threads to end, and a later call finishes.
-        If another thread makes a batch without workers, or closes the source, this call waits for
-        that thread, up to ``close_timeout`` from the first such call on; if the calling thread
-        itself does so, further up its stack, the close finishes after that batch.
+        If another thread closes the source, this call waits for that, up to ``close_timeout``; if
+        one makes a batch without workers, up to that from the first such call on. If the calling
+        thread does so itself, further up its stack, the close finishes after that batch.
 
         Raises:
             Exception: whatever the source raises while it is closed.
@@ -286,7 +286,7 @@ class Batches(Live):
             self._close_source = None
         except BaseException as problem:
             # A close that was cut short, by an interrupt or for want of memory or stack, may not
-            # even have begun: another call does what is left. It may hang each time, though.
+            # even have begun: another call does what is left. After a third interrupt none does.
             short = issubclass(type(problem), (MemoryError, RecursionError))
             self._cuts += not short
             if not short and (self._cuts > 2 or not from_signal(problem)):

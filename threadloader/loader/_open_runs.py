@@ -27,19 +27,17 @@ PATIENCE_SECONDS = 0.5
 """How long the program's end waits for daemon threads, all together. Chosen: a traceback is printed
 in some milliseconds."""
 
-_until: float | None = None
-"""Until when it does so, once it has begun to: it comes here more than once."""
-
-_runs: dict[weakref.ref[Batches], None] = {}
-"""The runs that there are. Without a lock: each use is one operation of a dict. And not a WeakSet,
-whose callbacks are Python code and would swallow a Ctrl-C that lands in them."""
+_runs: dict[weakref.ref[Batches], bool] = {}
+"""The runs that there are, and whether the program's end has come to each. Without a lock: each use
+is one operation of a dict. And not a WeakSet, whose callbacks are Python code and would swallow a
+Ctrl-C that lands in them."""
 
 
 def follow(batches: Batches) -> None:
     """Look after a run, here and in forked children, for as long as somebody holds it."""
     # zarr, for one, stops the thread that reads for all others when the program ends.
     batches._runtime.first_at_exit(_close_all)
-    _runs[weakref.ref(batches, _runs.pop)] = None
+    _runs[weakref.ref(batches, _runs.pop)] = False
 
 
 def _held() -> list[Batches]:
@@ -54,7 +52,7 @@ def _close_all() -> None:
     its parent's.
     """
     ours = [batches for batches in _held() if batches._run.forks == _runtime.forks]
-    left_open = [batches for batches in ours if not batches._ended]
+    left_open = [it for it in ours if not it._ended and not _runs.get(weakref.ref(it))]
     looping = {it._run.looping for it in left_open if it._run.results.place.is_live}
     # All are told before any is waited for, so that one bound is enough for them together.
     for batches in left_open:
@@ -62,6 +60,8 @@ def _close_all() -> None:
             engine.tell()
     try:
         close_all([batches.close for batches in left_open])
+        for batches in left_open:  # what is stuck is not waited for again
+            _runs[weakref.ref(batches)] = True
     finally:
         _await_loops(looping)
 
@@ -72,16 +72,13 @@ def _await_loops(idents: set[int]) -> None:
     They may get a `ClosedError` now, which `threading` prints. A thread that prints while the
     interpreter goes down may hold the lock of stderr for ever, and Python aborts the program.
     """
-    global _until  # noqa: PLW0603
-    if _until is None:
-        _until = time.monotonic() + PATIENCE_SECONDS
-    others = idents - {threading.get_ident()}
+    end, others = time.monotonic() + PATIENCE_SECONDS, idents - {threading.get_ident()}
     for thread in threading.enumerate():
         # What `threading` has not started cannot be waited for; nor can this very thread.
         foreign = isinstance(thread, threading._DummyThread)
         if thread.daemon and thread.ident in others and not foreign:
             # Not a `join` of the user's own class, which may wait for ever.
-            threading.Thread.join(thread, max(0.0, _until - time.monotonic()))
+            threading.Thread.join(thread, max(0.0, end - time.monotonic()))
 
 
 def _forked() -> None:

@@ -88,8 +88,11 @@ class Numbers(Column):
         values = self._parsed(cells)
         if values is None:
             row = [self._parsed([cell]) for cell in cells].index(None)
-            integer = "an integer" + " of at most 4,300 digits" * (len(cells[row]) > 4300)
-            expected = {"b": "true, false, 1 or 0", "f": "a number"}.get(self.dtype.kind, integer)
+            expected = {"b": "true, false, 1 or 0", "f": "a number"}.get(self.dtype.kind)
+            if expected is None:  # digits that Python refuses are more than any dtype holds
+                digits = cells[row].strip(" \t+-")
+                dtype = f" of {self.dtype}" if digits.isascii() and digits.isdigit() else ""
+                expected = f"an integer{dtype}"
             raise UnfitError(expected, show_cell(cells[row]), row)
         try:
             return to_array(values, self.dtype)

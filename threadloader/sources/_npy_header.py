@@ -141,9 +141,10 @@ def read_header(
             "expected numbers, or strings of a fixed width, got Python objects, which are "
             "never unpickled; convert it with astype and save it again"
         )
-    if dtype is not None and not dtype.itemsize and dtype.kind in "SU":  # numpy widens them
-        raise fault(f"expected texts of some width, got {dtype.str!r}; convert it: astype('U1')")
     if dtype is None or not _fits(dtype, shape := header["shape"]):
+        if dtype is not None and not dtype.itemsize and dtype.kind in "SU":
+            hint = f"convert it with astype('{dtype.kind}1') and save it again"
+            raise fault(f"expected texts of some width, got {dtype.str}; {hint}")
         raise fault(unlike)
     if not shape:
         raise fault(f"expected one sample a row, got a single value of shape (){alone}")
@@ -190,6 +191,8 @@ def _fits(dtype: np.dtype[Any], shape: tuple[Any, ...]) -> bool:
     if dtype.subdtype is not None or dtype.itemsize < 0:
         return False
     if not all(type(n) is int and 0 <= n < 2**63 for n in shape):
+        return False
+    if not dtype.itemsize and dtype.kind in "SU":  # numpy makes it as wide as one character
         return False
     size = math.prod(shape) * dtype.itemsize
     if size >= 2**63:
