@@ -58,8 +58,10 @@ class Inline:
         left = runtime.lock()
         left.acquire()
         self.left: Lock | None = left
-        self._told: float | None = None  # when the bound of waiting began
-        self._said = False  # whether it was logged that this takes too long
+        # When the bound of waiting began, and whether it was logged that it is over. Written by
+        # those who close: of two at once each may log it.
+        self._told: float | None = None
+        self._said = False
 
     def start(self) -> None:
         """Start nothing."""
