@@ -149,7 +149,7 @@ def test_the_time_that_they_are_asked_for_is_waited():
         all_ready(batches, 20)
         next(epoch)
         before = batches.stats().data_wait_seconds
-        batches._supply._now = lambda: float(next(ticks))
+        batches._supply.now = lambda: float(next(ticks))
         for _ in range(19):
             next(epoch)
         assert 19.0 == batches.stats().data_wait_seconds - before

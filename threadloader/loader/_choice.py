@@ -33,6 +33,10 @@ SERIES_SECONDS = 10e-3
 """How long the consumer prepares batches between two looks at what they cost. A look costs as much
 as several small batches, but a change must be seen soon."""
 
+LATE_SECONDS = 0.1
+"""A series for whose later batches the loop has waited so long ends before its time: they have
+become dear, since it was as long as `SERIES_SECONDS` permit, and a group as `_pace` does."""
+
 PAUSE_SECONDS, LONGEST_PAUSE = 0.5, 30.0
 """How long a decision stands: the first, and twice as long each time it is confirmed. The first is
 short, since it is made while memory is new and code is run for the first time."""
@@ -41,6 +45,9 @@ CHANGED, CHANGED_PAUSE = 0.25, 1 / 16
 """If the loop's own work differs from what it was before the trial by more than the first part of a
 batch's time, the decision stands for only the second part of its pause. How much threads can hide
 depends on that work: a loop that compiles in its first steps, say, tells little of what follows."""
+
+DEARER = 4
+"""And likewise if a batch that the consumer prepares takes so many times what it took then."""
 
 
 class Choice:
@@ -70,6 +77,7 @@ class Choice:
         self._pause = PAUSE_SECONDS
         self._decided = float("-inf")
         self._loop_work = 0.0  # what the loop's own work took before the trial that decided
+        self._chosen = 0.0  # seconds a batch took the way that the trial has decided for
         self._slow = 0  # jobs in a row of which the trial is hopeless
         self._per_batch = 0.0  # seconds, when it was measured last
         self._previous: float | None = None  # the same, if nothing has changed since
@@ -117,6 +125,16 @@ class Choice:
         if self._trial or not self._per_batch:
             return 1
         return max(1, int(SERIES_SECONDS / self._per_batch))
+
+    def late(self, waited: float, made: int) -> None:
+        """Note that a series ends before its time.
+
+        Args:
+            waited: seconds waited for its later batches.
+            made: how many of its batches there are.
+        """
+        self._per_batch = waited / made
+        self.forget()
 
     def note(
         self,
@@ -190,11 +208,13 @@ class Choice:
             self._pause = PAUSE_SECONDS if kept else min(2 * self._pause, LONGEST_PAUSE)
             self._decided = now
             self._loop_work = self._loop_before
+            self._chosen = per_batch if kept else self._before
             if kept:
                 return False
             self.here = not self.here
             return True
         stale = abs(loop_work - self._loop_work) > CHANGED * per_batch
+        stale |= self.here and per_batch > DEARER * self._chosen
         pause = self._pause * CHANGED_PAUSE if stale else self._pause
         # Not by one window alone, in which something else may have run on the machine.
         if previous is None or not doubted or now < self._decided + pause:

@@ -16,20 +16,40 @@ SLOW_SECONDS, SLOW_JOBS = 0.01, 8
 """When batches take more seconds of work than this, for so many jobs in a row, they are taken one
 by one from then on: handing one over costs nothing beside that, and more workers can be at them."""
 
+QUICK_SECONDS, QUICK_JOBS = SLOW_SECONDS / 4, 64
+"""When they take less than this again, for so many batches in a row, they come in groups again, as
+where files that had to come from a disk are in memory by now. Each time after twice as many: to
+change costs what is in work."""
+
 
 class Pace:
-    """Bounds groups by time; their bytes bound them in any case."""
+    """Bounds groups by time; their bytes bound them in any case.
+
+    Attributes:
+        singly: whether batches are to be taken one by one; the consumer's.
+    """
 
     def __init__(self) -> None:
+        self.singly = False
         self._seconds = 0.0  # of work in a batch; written by the consumer, read by the feeder
-        self._slow = 0  # jobs in a row above `SLOW_SECONDS`; the consumer's
+        self._jobs = 0  # in a row that speak for a change; the consumer's, as what follows
+        self._quick_jobs = QUICK_JOBS
 
     def most(self) -> int:
         """Give how many batches the next group may have, at least 1."""
         return max(1, int(GROUP_SECONDS / max(self._seconds, 1e-9)))
 
     def note(self, seconds: float, batches: int) -> bool:
-        """Note the work in some batches; tell whether to take them one by one from now on."""
+        """Note the work in some batches; tell whether `singly` has changed."""
         self._seconds = seconds / max(batches, 1)
-        self._slow = self._slow + 1 if self._seconds > SLOW_SECONDS else 0
-        return self._slow >= SLOW_JOBS
+        if self.singly:
+            speaks, enough = self._seconds < QUICK_SECONDS, self._quick_jobs
+        else:
+            speaks, enough = self._seconds > SLOW_SECONDS, SLOW_JOBS
+        self._jobs = self._jobs + 1 if speaks else 0
+        if self._jobs < enough:
+            return False
+        if self.singly:
+            self._quick_jobs *= 2
+        self.singly, self._jobs = not self.singly, 0
+        return True

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from ..engine import ENDED, Outcome
+from ..engine import ENDED, Outcome, Stream
 from ..jobs import BatchJob, GroupJob, SeriesJob, UncutError
-from ._place import Place
+from ._place import Delivery, Onward, Place
 from ._schedule import counting
 from ._skipping import Skipping
 from ._supply import Supply
 
 if TYPE_CHECKING:
-    from ..engine import InlineStream, Stream
+    from ..engine import InlineStream
 
 __all__ = ["Results"]
 
@@ -65,6 +65,39 @@ class Results:
         else:  # the first batch of a series failed, with an error of its own
             place, outcome = self.fail_one(place, outcome.job, 0, outcome.job.first, outcome)
         return place, 0, outcome
+
+    def onward(self, place: Place, delivery: Delivery) -> tuple[Outcome, Onward] | None:
+        """Take the batch that lies ready after a delivery, if its job is like that of the last.
+
+        The short way to a batch from the threads: to work out a place after each batch takes longer
+        than to take it, so that is put off until somebody asks, or another kind of outcome comes.
+
+        Args:
+            place: where the run stood before the delivery.
+            delivery: all of it was delivered.
+
+        Returns:
+            The outcome, and the sums of the batches taken since the delivery, with this one; None
+            where it has to be taken in the usual way.
+        """
+        supply, onward, stream = self._supply, delivery.onward, place.stream
+        job = delivery.job if onward is None else onward.job
+        if not isinstance(stream, Stream) or not isinstance(job, BatchJob) or job.span.last:
+            return None
+        if delivery.lost or not supply.adds_up or supply.may_shorten:
+            return None
+        batches, samples, counted, waited, _ = onward or (0, 0, 0, 0.0, job)
+        ready = stream.ready(place.taken + batches)
+        if not ready:
+            return None
+        called = supply.now()
+        outcome = stream.result(place.taken + batches)
+        if outcome.error is not None or not isinstance(outcome.job, BatchJob):
+            return None
+        now, job = supply.now(), outcome.job
+        supply.note(stream, outcome, place.tally, called, now, 0.0)
+        samples, waited = samples + job.samples(1), waited + now - called
+        return outcome, Onward(batches + 1, samples, counted + ready, waited, job)
 
     def coming(self, place: Place, end: int | None) -> tuple[Place, Outcome]:
         """Wait for the first outcome of the epoch that comes next, while none is live.

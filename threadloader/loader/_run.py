@@ -23,6 +23,7 @@ from ..errors import BusyError, ClosedError, by_handler
 from ..jobs import AnyJob, SeriesJob, UncutError
 from ..state import Cursor
 from ..stats import Tally
+from ._choice import LATE_SECONDS
 from ._epochs import Epoch
 from ._failure import explained
 from ._place import Delivery, Place
@@ -275,7 +276,7 @@ class Run:
                 if not self._answers_imported:  # so the second batch waits for it, no epoch's end
                     self._import_answers()
                 # Where threads make the batches, `_more` has not replaced the place.
-                following = self._supply.onward(place, delivery)
+                following = self.results.onward(place, delivery)
                 if following is not None:
                     outcome, onward = following
                     batch = outcome.value[0]
@@ -298,9 +299,11 @@ class Run:
         made = delivery.made
         if made == delivery.size:
             return False
-        if delivery.here and self._supply.misplaced(place.stream):
-            self.results.reopen(place.settled(), 0)
-            return False
+        if delivery.here:
+            late = delivery.waited > LATE_SECONDS and self._supply.late(delivery)
+            if late or self._supply.misplaced(place.stream):
+                self.results.reopen(place.settled(), 0)
+                return False
         # Only a group or a series leaves batches for later, and only where this thread runs it.
         job: Any = delivery.job
         stream: Any = place.stream

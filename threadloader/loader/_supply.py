@@ -11,14 +11,14 @@ from .._runtime import Runtime
 from ..config import LoaderConfig, bytes_of
 from ..engine import Engine, Inline, InlineStream, Outcome, Stream, here
 from ..errors import BusyError, ClosedError, WorkerError, log
-from ..jobs import BatchJob, Recipe
+from ..jobs import Recipe
 from ..order import BLOCK, Deal
 from ..state import Cursor
 from ..stats import Tally
 from ._choice import Choice
 from ._failure import FAILED, ITS_OWN, closing
 from ._pace import GROUPS_AHEAD, Pace
-from ._place import Delivery, Onward, Place
+from ._place import Delivery
 from ._schedule import Plan, jobs, most_ahead
 from ._switching import AUTO_SECONDS, restore, shorten
 
@@ -44,6 +44,8 @@ class Supply:
         engine: the threads; without workers, an `Inline`.
         inline: those through which the consumer prepares batches itself.
         choice: decides whether workers or the consumer prepare batches; None where that is settled.
+        now: the clock, in seconds.
+        adds_up: whether batches may be added up: no sample is left out of one, and none has a mark.
         ahead: how many batches are prepared ahead, at most.
         shortened: whether the switch interval was shortened.
         closed: whether it was told to stop; goes to True, once, by whoever stops it.
@@ -53,9 +55,9 @@ class Supply:
         self, config: LoaderConfig, recipe: Recipe, deal: Deal, runtime: Runtime, steps: int | None
     ) -> None:
         self._config = config
-        self._recipe = recipe  # replaced by `no_groups`, which the consumer alone calls
+        self._steps = steps
         self._deal = deal
-        self._now, self._unlike_worker = runtime.monotonic, runtime.unlike_worker
+        self.now, self._unlike_worker = runtime.monotonic, runtime.unlike_worker
         self.engine: Engine | Inline = (
             Engine(
                 config.num_workers,
@@ -74,12 +76,9 @@ class Supply:
         settled = not config.num_workers or steps is None or recipe.threads_only
         settled |= config.stall_action == "raise"  # nobody sees a stall of its own
         self.choice = None if settled else Choice(recipe.gather, unlocked=recipe.unlocked)
-        # Whether `onward` may add batches up: no sample is left out of one, and none has a mark.
-        self._adds_up = recipe.policy is None and recipe.digest is None
-        self._depth = config.prefetch_batches
-        if recipe.group > 1:  # each job has several batches
-            self._depth = max(GROUPS_AHEAD, -(-config.prefetch_batches // recipe.group))
-        self.ahead = most_ahead(self._depth, recipe.group, steps) if config.num_workers else 0
+        self.adds_up = recipe.policy is None and recipe.digest is None
+        self._grouped: Recipe | None = recipe if recipe.group > 1 else None
+        self._make_by(recipe)
         self._pace = Pace()
         self._jobs = partial(jobs, seed=config.seed, most=self._pace.most)
         self._wish: object | None = None  # owns our shorter switch interval; `stop` takes it back
@@ -192,11 +191,19 @@ class Supply:
         )
         return engine.stream(upcoming, self._depth)
 
-    def no_groups(self, why: str) -> None:
+    def _make_by(self, recipe: Recipe) -> None:
+        """Have batches made by a recipe, from the next stream on; the consumer's alone."""
+        self._recipe, self._depth = recipe, self._config.prefetch_batches
+        if recipe.group > 1:  # each job has several batches
+            self._depth = max(GROUPS_AHEAD, -(-self._depth // recipe.group))
+        ahead = most_ahead(self._depth, recipe.group, self._steps)
+        self.ahead = ahead if self._config.num_workers else 0
+
+    def no_groups(self, why: str, *, for_good: bool = True) -> None:
         """From the next stream on, have each batch taken by itself, and say why."""
-        self._recipe = self._recipe._replace(group=1, piece=0)
-        self._depth = self._config.prefetch_batches
-        self.ahead = self._depth if self._config.num_workers else 0
+        if for_good:
+            self._grouped = None
+        self._make_by(self._recipe._replace(group=1, piece=0))
         log("info", "%s: batches are taken one by one", why, aside=True)
 
     def prepared_here(self, stream: Any) -> bool:
@@ -211,41 +218,8 @@ class Supply:
         """Tell whether a stream has the consumer prepare batches that it must not prepare now."""
         return self.prepared_here(stream) and self._only_workers()
 
-    def onward(self, place: Place, delivery: Delivery) -> tuple[Outcome, Onward] | None:
-        """Take the batch that lies ready after a delivery, if its job is like that of the last.
-
-        The short way to a batch from the threads: to work out a place after each batch takes longer
-        than to take it, so that is put off until somebody asks, or another kind of outcome comes.
-
-        Args:
-            place: where the run stood before the delivery.
-            delivery: all of it was delivered.
-
-        Returns:
-            The outcome, and the sums of the batches taken since the delivery, with this one; None
-            where it has to be taken in the usual way.
-        """
-        onward, stream = delivery.onward, place.stream
-        job = delivery.job if onward is None else onward.job
-        if not isinstance(stream, Stream) or not isinstance(job, BatchJob) or job.span.last:
-            return None
-        if delivery.lost or not self._adds_up or self._may_shorten:
-            return None
-        batches, samples, counted, waited, _ = onward or (0, 0, 0, 0.0, job)
-        ready = stream.ready(place.taken + batches)
-        if not ready:
-            return None
-        called = self._now()
-        outcome = stream.result(place.taken + batches)
-        if outcome.error is not None or not isinstance(outcome.job, BatchJob):
-            return None
-        now, job = self._now(), outcome.job
-        self.note(stream, outcome, place.tally, called, now, 0.0)
-        samples, waited = samples + job.samples(1), waited + now - called
-        return outcome, Onward(batches + 1, samples, counted + ready, waited, job)
-
     @property
-    def _may_shorten(self) -> bool:
+    def may_shorten(self) -> bool:
         """Whether to look out for a loop that starves, and shorten the switch interval then."""
         return self._config.switch_interval == "auto" and self._wish is None
 
@@ -253,6 +227,13 @@ class Supply:
         """Leave the time since the last batch unmeasured: something other than batches came."""
         if self.choice is not None:
             self.choice.forget()
+
+    def late(self, delivery: Delivery) -> bool:
+        """Note that a series takes too long; tell whether it is to end. Not without workers."""
+        if self.choice is None:
+            return False
+        self.choice.late(delivery.waited, delivery.made)
+        return True
 
     def rest(self, called: float, before: float) -> None:
         """Note that an epoch's batches were taken, as of `Choice.rest`."""
@@ -278,15 +259,18 @@ class Supply:
             now: when it was there.
             before: seconds spent waiting for the later batches of the job before this one.
         """
-        if self._may_shorten and not self.prepared_here(stream):
+        if self.may_shorten and not self.prepared_here(stream):
             elapsed = now - (now if tally.started is None else tally.started)
             if tally.data_wait_seconds > STARVED * elapsed and self.engine.gil_held:
                 self._shorten(AUTO_SECONDS)
         batches, made = outcome.job.span.size, len(outcome.value)
         work = outcome.seconds + outcome.finish  # the collate is in the finish
         waited = now - called  # where the consumer makes them, this is the work itself
-        if self._recipe.group > 1 and self._pace.note(work or waited, made):
-            self.no_groups("a batch takes long")
+        if self._grouped is not None and self._pace.note(work or waited, made):
+            if self._pace.singly:
+                self.no_groups("a batch takes long", for_good=False)
+            else:
+                self._make_by(self._grouped)
             stream.wind_down()
         if (choice := self.choice) is None or self._only_workers():  # settled, while that lasts
             self.forget()

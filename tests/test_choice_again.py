@@ -1,0 +1,124 @@
+"""What was decided by the cost of a batch is decided anew where that cost changes for good."""
+
+from itertools import groupby
+
+import numpy as np
+import pytest
+
+from threadloader import Loader
+from threadloader._runtime import Runtime
+from threadloader.loader import _choice, _pace, _supply
+from threadloader.loader._choice import LATE_SECONDS, Choice
+from threadloader.loader._pace import Pace
+
+CHANGE = 400
+"""The sample at which its cost changes."""
+
+
+class Source(list):
+    """Its samples take time by a clock that nothing else moves: the first ones, and the rest."""
+
+    def __init__(self, first, rest):
+        super().__init__(range(1000))
+        self.now, self._first, self._rest = [0.0], first, rest
+
+    def __getitem__(self, index):
+        self.now[0] += self._first if index < CHANGE else self._rest
+        return index
+
+
+class Here(Choice):
+    """Has the consumer prepare the batches, in long series until they are late; tells of that."""
+
+    told: tuple[float, int] | None = None
+
+    def note(self, *noted):
+        changed, self.here = not self.here, True
+        return changed
+
+    def series(self):
+        return 10**6 if self.told is None else 1
+
+    def late(self, waited, made):
+        self.told = waited, made
+        super().late(waited, made)
+
+
+@pytest.mark.parametrize("rest", [1e-6, 10e-3])
+def test_a_series_whose_batches_become_dear_ends_before_its_time(monkeypatch, rest):
+    monkeypatch.setattr(_supply, "Choice", Here)
+    source = Source(1e-6, rest)
+    config = {"batch_size": 1, "prefetch_batches": 2, "num_workers": 2, "shuffle": False}
+    loader = Loader(config, source)
+    loader._runtime = Runtime()
+    loader._runtime.monotonic = lambda: source.now[0]
+    with loader as batches:
+        assert list(range(1000)) == [row for batch in batches for row in batch.tolist()]
+        told = batches._supply.choice.told
+    if rest < LATE_SECONDS / 1000:
+        assert told is None
+    else:
+        waited, made = told
+        assert LATE_SECONDS < waited < LATE_SECONDS + 2 * rest
+        assert waited / made == batches._supply.choice._per_batch
+
+
+def decided(dearer):
+    """A choice that has found the consumer faster, and when it tries the threads again.
+
+    Gives the seconds from the first batch that costs more on, `dearer` times as much.
+    """
+    choice, now, changes = Choice(), 0.0, []
+    cost = 1e-3
+    for _ in range(200_000):
+        now += cost if choice.here else 4e-3
+        if choice.note(now, cost if choice.here else 4e-3, 1, 8, 1e-4, 1, 0.0):
+            changes.append((now, choice.here))
+        if choice.here and not choice._trial and choice._pause > 4 and cost == 1e-3:
+            cost, begin, changes = dearer * 1e-3, now, []
+        if cost > 1e-3 and changes and not changes[-1][1]:
+            return changes[-1][0] - begin
+    raise AssertionError("the threads were never tried again")
+
+
+def test_the_threads_are_tried_again_soon_where_a_batch_became_dear():
+    """Not where it became so by less than the numbers of one run may differ."""
+    pause = _choice.LONGEST_PAUSE
+    assert decided(6) < pause * _choice.CHANGED_PAUSE + 1
+    assert decided(6) < decided(2)
+
+
+def test_batches_that_are_quick_again_come_in_groups_again():
+    """Later each time: to change costs what is in work."""
+    pace, changes = Pace(), []
+    for job in range(2000):
+        seconds = 1.0 if len(changes) % 2 == 0 else 1e-5
+        if pace.note(seconds, 1):
+            changes.append(job)
+    slow, quick = _pace.SLOW_JOBS, _pace.QUICK_JOBS
+    apart = np.diff([-1, *changes]).tolist()
+    assert [slow, quick, slow, 2 * quick, slow, 4 * quick] == apart[:6]
+
+
+def test_a_slow_beginning_does_not_cost_the_groups_of_the_rest():
+    """As of files that come from a disk first, and are in memory then."""
+    made = []
+
+    class Table(list):
+        sample_bytes, now = 8, [0.0]
+
+        def take(self, indices):
+            made.append(len(indices))
+            self.now[0] += (0.02 if indices[0] < 100 else 1e-5) * len(indices) / 2
+            return np.asarray(indices)
+
+    source = Table(range(4000))
+    loader = Loader({"batch_size": 2, "num_workers": 0, "shuffle": False}, source)
+    loader._runtime = Runtime()
+    loader._runtime.monotonic = lambda: source.now[0]
+    with loader as batches:
+        assert list(range(4000)) == [row for batch in batches for row in batch.tolist()]
+    runs = [(size, len(list(takes))) for size, takes in groupby(made)]
+    alone = max(runs, key=lambda run: run[1])
+    assert (2, True) == (alone[0], alone[1] >= _pace.QUICK_JOBS)
+    assert max(size for size, _ in runs[runs.index(alone) :]) > 100
