@@ -63,29 +63,38 @@ def test_a_series_whose_batches_become_dear_ends_before_its_time(monkeypatch, re
         assert waited / made == batches._supply.choice._per_batch
 
 
-def decided(dearer):
-    """A choice that has found the consumer faster, and when it tries the threads again.
+def changes(cost, slower, loop=0.0, until=120.0):
+    """Give when a choice has changed, by a clock of its own, and to what.
 
-    Gives the seconds from the first batch that costs more on, `dearer` times as much.
+    Args:
+        cost: gives the seconds of a batch that the consumer makes, at a time.
+        slower: how many times as long it takes the threads, at a time.
+        loop: seconds of the loop's own work, beside each batch.
     """
-    choice, now, changes = Choice(), 0.0, []
-    cost = 1e-3
-    for _ in range(200_000):
-        now += cost if choice.here else 4e-3
-        if choice.note(now, cost if choice.here else 4e-3, 1, 8, 1e-4, 1, 0.0):
-            changes.append((now, choice.here))
-        if choice.here and not choice._trial and choice._pause > 4 and cost == 1e-3:
-            cost, begin, changes = dearer * 1e-3, now, []
-        if cost > 1e-3 and changes and not changes[-1][1]:
-            return changes[-1][0] - begin
-    raise AssertionError("the threads were never tried again")
+    choice, now, found = Choice(), 0.0, []
+    while now < until:
+        wait = cost(now) * (1 if choice.here else slower(now))
+        now += loop + wait
+        if choice.note(now, wait, 1, 8, 1e-4, 1, 0.0):
+            found.append((now, choice.here))
+    return found
 
 
-def test_the_threads_are_tried_again_soon_where_a_batch_became_dear():
-    """Not where it became so by less than the numbers of one run may differ."""
-    pause = _choice.LONGEST_PAUSE
-    assert decided(6) < pause * _choice.CHANGED_PAUSE + 1
-    assert decided(6) < decided(2)
+@pytest.mark.parametrize("loop", [0.0, 5e-3])
+def test_the_threads_are_tried_again_soon_where_a_batch_became_dear(loop):
+    """However long the decision for the consumer would stand else, and whatever the loop does."""
+
+    def tried(dear):
+        found = changes(lambda now: dear if now > 70 else 1e-3, lambda now: 2.0, loop)
+        return min(now for now, here in found if now > 70 and not here) - 70
+
+    soon = _choice.LONGEST_PAUSE * _choice.CHANGED_PAUSE + 1
+    assert tried(6e-3) < soon < tried(1.5e-3)
+
+
+def test_costs_that_come_and_go_do_not_have_it_tried_for_ever():
+    found = changes(lambda now: 1e-3 if now % 1.8 < 1.5 else 6e-3, lambda now: 1.5, until=240)
+    assert sum(now > 120 for now, _ in found) < 40
 
 
 def test_batches_that_are_quick_again_come_in_groups_again():
@@ -93,8 +102,9 @@ def test_batches_that_are_quick_again_come_in_groups_again():
     pace, changes = Pace(), []
     for job in range(2000):
         seconds = 1.0 if len(changes) % 2 == 0 else 1e-5
-        if pace.note(seconds, 1):
-            changes.append(job)
+        before = pace.singly
+        pace.note(seconds, 1)
+        changes += [job] * (pace.singly != before)
     slow, quick = _pace.SLOW_JOBS, _pace.QUICK_JOBS
     apart = np.diff([-1, *changes]).tolist()
     assert [slow, quick, slow, 2 * quick, slow, 4 * quick] == apart[:6]

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -396,6 +397,28 @@ def test_what_is_stuck_without_workers_is_waited_for_once_at_the_end(monkeypatch
     assert [batches] == _open_runs._held()  # for a fork
     go_on.set()
     thread.join()
+
+
+@pytest.mark.parametrize(("raises", "closes"), [(OSError, 1), (KeyboardInterrupt, 2)])
+def test_the_programs_end_closes_again_only_what_an_interrupt_cut_short(
+    raises, closes, monkeypatch
+):
+    monkeypatch.setattr(_open_runs, "_runs", {})
+    monkeypatch.setattr(_open_runs, "from_signal", lambda error: raises is KeyboardInterrupt)
+    calls = []
+
+    def close(batches):
+        calls.append(batches)
+        raise raises
+
+    loader = Loader({"num_workers": 0}, range(4))
+    with loader as batches:
+        monkeypatch.setattr(Batches, "close", close)
+        for _ in range(2):
+            with suppress(raises):
+                _open_runs._close_all()
+        monkeypatch.undo()
+    assert [batches] * closes == calls
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")

@@ -47,7 +47,8 @@ batch's time, the decision stands for only the second part of its pause. How muc
 depends on that work: a loop that compiles in its first steps, say, tells little of what follows."""
 
 DEARER = 4
-"""And likewise if a batch that the consumer prepares takes so many times what it took then."""
+"""And likewise if a batch that the consumer prepares takes so many times what one took at most when
+a trial has chosen that."""
 
 
 class Choice:
@@ -77,7 +78,8 @@ class Choice:
         self._pause = PAUSE_SECONDS
         self._decided = float("-inf")
         self._loop_work = 0.0  # what the loop's own work took before the trial that decided
-        self._chosen = 0.0  # seconds a batch took the way that the trial has decided for
+        self._dearest = 0.0  # seconds the consumer's batch took, at most, when trials chose it
+        self._batch_before = 0.0  # seconds a batch was waited for before the trial
         self._slow = 0  # jobs in a row of which the trial is hopeless
         self._per_batch = 0.0  # seconds, when it was measured last
         self._previous: float | None = None  # the same, if nothing has changed since
@@ -208,17 +210,19 @@ class Choice:
             self._pause = PAUSE_SECONDS if kept else min(2 * self._pause, LONGEST_PAUSE)
             self._decided = now
             self._loop_work = self._loop_before
-            self._chosen = per_batch if kept else self._before
             if kept:
+                self._dearest = per_batch - loop_work
                 return False
             self.here = not self.here
+            self._dearest = max(self._dearest, self._batch_before)
             return True
         stale = abs(loop_work - self._loop_work) > CHANGED * per_batch
-        stale |= self.here and per_batch > DEARER * self._chosen
+        stale |= self.here and per_batch - loop_work > DEARER * self._dearest
         pause = self._pause * CHANGED_PAUSE if stale else self._pause
         # Not by one window alone, in which something else may have run on the machine.
         if previous is None or not doubted or now < self._decided + pause:
             return False
         self._trial, self._before, self._loop_before = True, min(per_batch, previous), loop_work
+        self._batch_before = per_batch - loop_work
         self.here = not self.here
         return True

@@ -12,9 +12,11 @@ import os
 import threading
 import time
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import _runtime
+from ..errors import from_signal
 from ..sources import close_all
 from ._turn import is_free
 
@@ -59,11 +61,21 @@ def _close_all() -> None:
         for engine in (batches._supply.engine, *batches._supply.inline):
             engine.tell()
     try:
-        close_all([batches.close for batches in left_open])
-        for batches in left_open:  # what is stuck is not waited for again
-            _runs[weakref.ref(batches)] = True
+        close_all([partial(_close, batches) for batches in left_open])
     finally:
         _await_loops(looping)
+
+
+def _close(batches: Batches) -> None:
+    """Close a run, once: what is stuck is not waited for again. An interrupt does not count."""
+    try:
+        batches.close()
+    except BaseException as error:
+        if from_signal(error):
+            raise
+        _runs[weakref.ref(batches)] = True
+        raise
+    _runs[weakref.ref(batches)] = True
 
 
 def _await_loops(idents: set[int]) -> None:

@@ -14,7 +14,7 @@ does closing. Storage may be slow, and so may a `take` of the user's."""
 
 SLOW_SECONDS, SLOW_JOBS = 0.01, 8
 """When batches take more seconds of work than this, for so many jobs in a row, they are taken one
-by one from then on: handing one over costs nothing beside that, and more workers can be at them."""
+by one: handing one over costs nothing beside that, and more workers can be at them."""
 
 QUICK_SECONDS, QUICK_JOBS = SLOW_SECONDS / 4, 64
 """When they take less than this again, for so many batches in a row, they come in groups again, as
@@ -39,17 +39,14 @@ class Pace:
         """Give how many batches the next group may have, at least 1."""
         return max(1, int(GROUP_SECONDS / max(self._seconds, 1e-9)))
 
-    def note(self, seconds: float, batches: int) -> bool:
-        """Note the work in some batches; tell whether `singly` has changed."""
+    def note(self, seconds: float, batches: int) -> None:
+        """Note the work in some batches, of a job."""
         self._seconds = seconds / max(batches, 1)
         if self.singly:
             speaks, enough = self._seconds < QUICK_SECONDS, self._quick_jobs
         else:
             speaks, enough = self._seconds > SLOW_SECONDS, SLOW_JOBS
         self._jobs = self._jobs + 1 if speaks else 0
-        if self._jobs < enough:
-            return False
-        if self.singly:
-            self._quick_jobs *= 2
-        self.singly, self._jobs = not self.singly, 0
-        return True
+        if self._jobs >= enough:
+            self._quick_jobs *= 1 + self.singly
+            self.singly, self._jobs = not self.singly, 0

@@ -193,11 +193,11 @@ class Supply:
 
     def _make_by(self, recipe: Recipe) -> None:
         """Have batches made by a recipe, from the next stream on; the consumer's alone."""
-        self._recipe, self._depth = recipe, self._config.prefetch_batches
+        depth = self._config.prefetch_batches
         if recipe.group > 1:  # each job has several batches
-            self._depth = max(GROUPS_AHEAD, -(-self._depth // recipe.group))
-        ahead = most_ahead(self._depth, recipe.group, self._steps)
-        self.ahead = ahead if self._config.num_workers else 0
+            depth = max(GROUPS_AHEAD, -(-depth // recipe.group))
+        ahead = most_ahead(depth, recipe.group, self._steps) if self._config.num_workers else 0
+        self._recipe, self._depth, self.ahead = recipe, depth, ahead  # stores only, together
 
     def no_groups(self, why: str, *, for_good: bool = True) -> None:
         """From the next stream on, have each batch taken by itself, and say why."""
@@ -266,12 +266,16 @@ class Supply:
         batches, made = outcome.job.span.size, len(outcome.value)
         work = outcome.seconds + outcome.finish  # the collate is in the finish
         waited = now - called  # where the consumer makes them, this is the work itself
-        if self._grouped is not None and self._pace.note(work or waited, made):
-            if self._pace.singly:
-                self.no_groups("a batch takes long", for_good=False)
-            else:
-                self._make_by(self._grouped)
-            stream.wind_down()
+        if self._grouped is not None:
+            self._pace.note(work or waited, made)
+            # Compared each time: an interrupt may have kept the last change from being made.
+            if self._pace.singly != (self._recipe.group == 1):
+                if self._pace.singly:
+                    self.no_groups("a batch takes long", for_good=False)
+                else:
+                    self._make_by(self._grouped)
+                    log("info", "a batch takes less: batches are taken together again", aside=True)
+                stream.wind_down()
         if (choice := self.choice) is None or self._only_workers():  # settled, while that lasts
             self.forget()
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
@@ -89,10 +90,9 @@ class Numbers(Column):
         if values is None:
             row = [self._parsed([cell]) for cell in cells].index(None)
             expected = {"b": "true, false, 1 or 0", "f": "a number"}.get(self.dtype.kind)
-            if expected is None:  # digits that Python refuses are more than any dtype holds
-                digits = cells[row].strip(" \t+-")
-                dtype = f" of {self.dtype}" if digits.isascii() and digits.isdigit() else ""
-                expected = f"an integer{dtype}"
+            if expected is None:  # Python refuses thousands of digits, which no dtype holds
+                digits = re.fullmatch(r"[ \t]*[+-]?0*[1-9][0-9]{20,}[ \t]*", cells[row])
+                expected = f"an integer of {self.dtype}" if digits else "an integer"
             raise UnfitError(expected, show_cell(cells[row]), row)
         try:
             return to_array(values, self.dtype)
