@@ -44,8 +44,8 @@ class Here(Choice):
         super().late(waited, made)
 
 
-@pytest.mark.parametrize("rest", [1e-6, 10e-3])
-def test_a_series_whose_batches_become_dear_ends_before_its_time(monkeypatch, rest):
+def late(monkeypatch, rest):
+    """Give what a choice is told of a series that is late, or None, where batches cost `rest`."""
     monkeypatch.setattr(_supply, "Choice", Here)
     source = Source(1e-6, rest)
     config = {"batch_size": 1, "prefetch_batches": 2, "num_workers": 2, "shuffle": False}
@@ -54,13 +54,17 @@ def test_a_series_whose_batches_become_dear_ends_before_its_time(monkeypatch, re
     loader._runtime.monotonic = lambda: source.now[0]
     with loader as batches:
         assert list(range(1000)) == [row for batch in batches for row in batch.tolist()]
-        told = batches._supply.choice.told
-    if rest < LATE_SECONDS / 1000:
-        assert told is None
-    else:
-        waited, made = told
-        assert LATE_SECONDS < waited < LATE_SECONDS + 2 * rest
-        assert waited / made == batches._supply.choice._per_batch
+        return batches._supply.choice.told
+
+
+def test_a_series_whose_batches_become_dear_ends_before_its_time(monkeypatch):
+    """At the batch by which the loop has waited too long."""
+    waited, _ = late(monkeypatch, 10e-3)
+    assert LATE_SECONDS < waited < LATE_SECONDS + 2 * 10e-3
+
+
+def test_a_series_of_cheap_batches_goes_on(monkeypatch):
+    assert late(monkeypatch, 1e-6) is None
 
 
 def changes(cost, slower, loop=0.0, until=120.0):

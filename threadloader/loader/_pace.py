@@ -47,6 +47,8 @@ class Pace:
         else:
             speaks, enough = self._seconds > SLOW_SECONDS, SLOW_JOBS
         self._jobs = self._jobs + 1 if speaks else 0
-        if self._jobs >= enough:
-            self._quick_jobs *= 1 + self.singly
-            self.singly, self._jobs = not self.singly, 0
+        if self._jobs < enough:
+            return
+        if self.singly:
+            self._quick_jobs *= 2
+        self.singly, self._jobs = not self.singly, 0

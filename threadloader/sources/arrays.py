@@ -64,6 +64,7 @@ class ArraySource:
             for label, field in zip(self._labels, fields, strict=True)
         ]
         self._length = common_length(self._labels, self.arrays)
+        # Where a field's array is.
         self._at: dict[Any, int] = {name: at for at, name in enumerate(names or ())}
         if isinstance(data, tuple):  # a named one has its fields by position, too
             self._at |= {at: at for at in range(len(data))}
