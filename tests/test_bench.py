@@ -265,6 +265,17 @@ def test_a_picture_that_cannot_be_written_in_the_end_is_code_2(command, monkeypa
     assert err.startswith("threadloader bench: cannot write none/a.svg: ")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="the system keeps the folder that a process is in")
+def test_a_picture_beside_nothing_is_refused(command, tmp_path, monkeypatch):
+    """The current folder is gone, and the name is relative to it."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    code, out, err = command(str(tmp_path / "c.json"), "--svg", "p.svg")
+    told = f"threadloader bench: cannot write p.svg: {os.strerror(errno.ENOENT)}"
+    assert (2, "", told) == (code, out, err.strip())
+
+
 @pytest.mark.parametrize("place", ["run", "picture", "stat"])
 def test_what_a_signal_handler_raises_ends_the_command(command, monkeypatch, rung, place):
     """A timer's error is none of the system's: in the runs, and before and behind them."""

@@ -164,7 +164,7 @@ def test_a_sample_that_there_is_no_memory_to_hold_is_given_all_the_same(monkeypa
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_where_too_many_files_are_open_the_error_says_what_to_do(tmp_path, monkeypatch, number):
-    monkeypatch.setattr(_folder, "segment_names", refusing(number))
+    monkeypatch.setattr(_shelf, "segment_names", refusing(number))
     with pytest.raises(ConfigError, match="open fewer files or loaders at once"):
         Folder(tmp_path, "key", COUNT)
 

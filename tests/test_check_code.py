@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from checked import NPZ, checking, with_data, write
 
-from threadloader import ConfigError, Loader, cli
+from threadloader import ConfigError, Loader, _dry_run, cli
+from threadloader.loader import open_configured
 
 folder = pytest.fixture(with_data)
 check = pytest.fixture(checking)
@@ -213,6 +214,39 @@ def test_what_check_keeps_of_a_batch_a_loader_finds(check, own, in_code):
     with Loader("c.json", **given) as batches:
         assert 6 == len(next(iter(batches))["y"])
         assert (6, 0) == (batches.stats().cache_hits, batches.stats().cache_misses)
+
+
+def test_what_check_keeps_is_of_the_files_that_it_has_opened(check, folder, monkeypatch):
+    """And not of those that took their place before the batch was read, of the same size."""
+
+    def opened(*given):
+        source = open_configured(*given)
+        Path("after.txt").write_text("six\nten\n", encoding="utf-8")
+        Path("after.txt").replace("words.txt")
+        return source
+
+    monkeypatch.setattr(_dry_run, "open_configured", opened)
+    Path("words.txt").write_text("one\ntwo\n", encoding="utf-8")
+    source = {"type": "text", "path": "words.txt"}
+    options = {"batch_size": 2, "cache": {"folder": "kept"}, "shuffle": False}
+    told = check(write({"source": source, **options}), "--batch")
+    assert 0 == told[0], told
+    with Loader("c.json") as batches:
+        assert ["six", "ten"] == list(next(iter(batches)))
+
+
+@pytest.mark.parametrize("json_", [False, True])
+def test_beside_code_that_cannot_be_imported_what_is_wrong_with_the_config_is_told(
+    check, own, json_
+):
+    Path("broken.py").write_text("raise ValueError('mine')\n", encoding="utf-8")
+    name = write({"batch_size": 0, "source": NPZ})
+    code, out, err = check(name, "--transform=broken:f", *["--json"] * json_)
+    assert (1, True) == (code, "ValueError: mine" in err)
+    if json_:
+        assert ["", "/batch_size"] == sorted(it["pointer"] for it in json.loads(out)["problems"])
+    else:
+        assert out.startswith(f"{name}:1:16: /batch_size: expected ")
 
 
 def test_code_takes_the_place_of_what_the_config_says(check, own):

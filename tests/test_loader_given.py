@@ -73,6 +73,16 @@ def test_a_source_that_gives_another_number_of_samples_is_found_out():
         next(iter(batches))
 
 
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_source_may_use_up_the_indices_that_it_is_asked_for(workers):
+    class Many(Numbers):
+        def __getitems__(self, indices):
+            return [indices.pop(0) for _ in range(len(indices))]
+
+    with load(Many(5), batch_size=2, num_workers=workers, num_epochs=1) as batches:
+        assert [[0, 1], [2, 3], [4]] == lists(batches)
+
+
 def test_a_source_is_asked_with_python_integers():
     kinds = set()
 

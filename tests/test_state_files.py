@@ -35,6 +35,41 @@ def test_saving_leaves_no_garbage_in_a_cycle(tmp_path):
         assert f"{json.dumps(batches.state_dict(), indent=1)}\n" == text
 
 
+def test_a_save_in_the_midst_of_another_one_is_not_undone(tmp_path, monkeypatch):
+    """A signal's handler saves while the disk is waited for, and another thread takes batches."""
+    place, fsync = tmp_path / "state", os.fsync
+
+    def meanwhile(number):
+        monkeypatch.setattr(os, "fsync", fsync)
+        next(epoch)
+        batches.save(place)
+        assert 2 == read(place)["world"]["step"]
+        fsync(number)
+
+    with Loader({"batch_size": 2}, range(40)) as batches:
+        epoch = iter(batches)
+        next(epoch)
+        monkeypatch.setattr(os, "fsync", meanwhile)
+        batches.save(place)
+    assert 2 == read(place)["world"]["step"]
+
+
+def test_a_save_ends_however_often_a_handler_saves_in_its_midst(tmp_path, monkeypatch):
+    inside, fsync = [], os.fsync
+
+    def meanwhile(number):
+        if not inside:
+            inside.append(True)
+            batches.save(tmp_path / "other")
+            inside.clear()
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    with Loader({"batch_size": 2}, range(40)) as batches:
+        batches.save(tmp_path / "state")
+    assert read(tmp_path / "state") == read(tmp_path / "other")
+
+
 class Disk:
     """The system's calls that `write` makes, one of which fails.
 

@@ -1,15 +1,20 @@
 """What a signal handler raises ends a verification: it is neither difference nor cause."""
 
+import itertools
 import signal
+import sys
+import time
 from types import SimpleNamespace
 
 import pytest
+from sweep import Interrupt, Sweep
 from verified import CONFIG
 
 from threadloader import verify
 from threadloader.verify import (
     _case,
     _causes,
+    _clock,
     _difference,
     _inner_state,
     _parts,
@@ -17,6 +22,8 @@ from threadloader.verify import (
     _process,
     _result,
 )
+
+CLOCKS = time.time, time.monotonic
 
 
 def ring(*args, **options):
@@ -112,3 +119,33 @@ def test_while_another_process_is_started_it_ends_the_verification(rung, monkeyp
     monkeypatch.setattr(_process.subprocess, "Popen", ring)
     with pytest.raises(TimeoutError, match="rung"):
         _process.Process._ask(SimpleNamespace(_spec={}), {}, "1")
+
+
+@pytest.mark.parametrize(
+    "within",
+    [
+        _case.hurried,
+        # Two clocks tell as much as all: for each line it is run once.
+        lambda: _clock._replaced(ring, dict.fromkeys(map(id, CLOCKS), time.perf_counter)),
+    ],
+)
+def test_an_interrupt_at_any_line_leaves_clocks_and_threads_as_they_were(within):
+    def state():
+        return time.time, time.monotonic, sys.getswitchinterval()
+
+    before = state()
+    for at in itertools.count(1):
+        with Interrupt() as interrupt:
+            sweep = Sweep(at, interrupt)
+            try:
+                with sweep, within():
+                    pass
+            except KeyboardInterrupt as error:
+                interrupt.came_as(error)
+            finally:
+                sys.settrace(None)
+        assert before == state(), sweep.where
+        interrupt.look()
+        if sweep.passed < at:
+            break
+    assert at > 4

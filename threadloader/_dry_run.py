@@ -25,7 +25,7 @@ from ._schema import pointer
 from .config import Base, LoaderConfig, Report, examine
 from .engine import FEWER
 from .errors import ConfigError, Problem, SourceError, by_handler, ends
-from .loader import Loader, based, open_configured, without_source
+from .loader import Loader, based, open_configured, stamp_of, without_source
 
 __all__ = ["examined", "read", "tried"]
 
@@ -96,7 +96,10 @@ def tried(
     problems = list(report.problems)
     lines: list[str] = []
     source: Any = None
-    close = None
+    close = opened = None
+    config = report.config or _right_part(report)
+    if config and not arguments.cache:  # to open a cache makes its folder
+        config = dataclasses.replace(config, cache=None)
     try:
         if "source" in given:
             try:
@@ -105,12 +108,10 @@ def tried(
                 problems.append(_of_code(error.__cause__ or error))
         elif report.source and not arguments.source_in_code:
             with _noting(problems, partial(from_source, report)):
+                opened = stamp_of(config, report.base, report.source) if config else ""
                 source = open_configured(report.source, report.base.path, report.root)
                 close = getattr(source, "close", None)
-        parts = _Parts(report.base, {**given, "source": source}, "source" not in given)
-        config = report.config or _right_part(report)
-        if config and not arguments.cache:  # to open a cache makes its folder
-            config = dataclasses.replace(config, cache=None)
+        parts = _Parts(report.base, {**given, "source": source}, opened)
         if config:
             for part in names_of(arguments):  # files of an option that code replaces may be missing
                 config = dataclasses.replace(config, **_REPLACED.get(part, {}))
@@ -141,18 +142,18 @@ def _noting(
 class _Parts(NamedTuple):
     """What a config is tried with; its relative paths start at ``base``.
 
-    ``given`` has the parts in code, and the source in any case, None for none; ``ours`` is whether
-    that is the config's.
+    ``given`` has the parts in code, and the source in any case, None for none; ``opened`` is as of
+    `based`: None for a source in code.
     """
 
     base: Base
     given: Mapping[str, Any]
-    ours: bool
+    opened: str | None
 
     def loader(self, config: LoaderConfig) -> Loader:
         """The loader; where there is no source, one that needs none."""
         if self.given["source"] is not None:
-            return based(Loader(config, **self.given), self.base, opened=self.ours)
+            return based(Loader(config, **self.given), self.base, opened=self.opened)
         config, length = without_source(config, self.base)
         # The sampler in code would be asked for an order of what is not there.
         given = {**self.given, "source": range(length), "sampler": None}
@@ -217,7 +218,8 @@ def _wrong(
     if wrong := _no_threads(error, config):
         return [report.locate(wrong)]
     if not isinstance(error, ConfigError):
-        if not parts.ours and parts.given["source"] is not None:  # nothing else raises such errors
+        if parts.opened is None and parts.given["source"] is not None:
+            # Nothing else raises such errors.
             return [_of_code(error)]
         if isinstance(error, SourceError):
             return from_source(report, error)

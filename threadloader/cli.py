@@ -138,8 +138,9 @@ def _check(arguments: argparse.Namespace, out: list[str], err: list[str]) -> int
         if isinstance(error, UsageError):
             return USAGE
         if not arguments.json:
+            said += problem_lines(report, list(report.problems))
             return PROBLEM
-        problems = [Problem("", "code that can be imported", str(error))]
+        problems = [*report.problems, Problem("", "code that can be imported", str(error))]
     if arguments.json:
         out.append(_answer(arguments.config, problems, lines))
         return PROBLEM if problems else GOOD

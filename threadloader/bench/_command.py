@@ -169,7 +169,18 @@ def _refused(path: Path) -> str:
     """Say why a file cannot be written; "" if it can."""
     try:
         folder = Path(os.path.realpath(path)).parent  # for a link, the one that it leads to
-        asked = [path, folder]
+        return _kept_from(path, folder)
+    # A name that is too long, or that no file can have; or the current folder is gone.
+    except (OSError, ValueError) as error:
+        if by_handler(error):
+            raise
+        return str(getattr(error, "strerror", None) or error)
+
+
+def _kept_from(path: Path, folder: Path) -> str:
+    """Say what keeps a file in a folder from being written; "" if nothing does."""
+    asked = [path, folder]
+    try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
             return os.strerror(errno.EISDIR)
@@ -178,14 +189,12 @@ def _refused(path: Path) -> str:
         with path.open("rb") as file:  # not a config, or data that nobody has a copy of
             if (start := file.read(len(BEGINS))) and start != BEGINS.encode():
                 return "expected a new name, or a picture that bench has drawn, got another file"
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if by_handler(error):
+            raise
         asked = [folder]
         if not folder.is_dir():
             return os.strerror(errno.ENOENT)
-    except (OSError, ValueError) as error:  # a name that is too long, or that no file can have
-        if by_handler(error):
-            raise
-        return str(getattr(error, "strerror", None) or error)
     if all(os.access(each, os.W_OK) for each in asked):
         return ""
     fixed = hasattr(os, "statvfs") and os.statvfs(folder).f_flag & os.ST_RDONLY

@@ -27,7 +27,6 @@ from ._segments import (
     Writer,
     new_name,
     record,
-    segment_names,
     sound,
 )
 from ._shelf import PLACE_BYTES, Place, Shelf, of_process, unless_held
@@ -82,7 +81,7 @@ class Folder(Cache):
         follow(self)
         try:
             _make_folder(self._folder)
-            segment_names(self._folder)  # raises if it cannot be listed
+            self._shelf.look()
         except BaseException as error:
             self.close()  # nobody else has it
             # ValueError: a path that no system has.
@@ -95,7 +94,6 @@ class Folder(Cache):
             got = f"{getattr(error, 'filename', None) or folder}: {reason}"
             raise ConfigError(Problem("/cache/folder", expected, got, too_many(error))) from error
         try:
-            self._shelf.look()
             self._tell()
         except BaseException:  # raised by a handler of the log, or of a signal
             self.close()

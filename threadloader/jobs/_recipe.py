@@ -110,15 +110,16 @@ def samples_of(source: Any, indices: list[int]) -> list[Any]:
         CollateError: it gives another number of them, or no list of them at all.
         Exception: whatever else it raises.
     """
+    expected = len(indices)  # before: it may use them up
     given = source.__getitems__(indices)
     if type(given) is not list and not has_order(given):
         what = "None" if given is None else type(given).__name__
         raise CollateError(
-            f"the source's __getitems__: expected a list of {len(indices)} samples, got "
+            f"the source's __getitems__: expected a list of {expected} samples, got "
             f"{what}; return a list with a sample for each index"
         )
     samples = list(given)
-    if (got := len(samples)) != (expected := len(indices)):
+    if (got := len(samples)) != expected:
         raise CollateError(
             f"the source's __getitems__: expected {expected} samples, got {got}; return one "
             "for each index, in their order"

@@ -18,6 +18,7 @@ in code, `_base` is for configs that somebody else has read.
 
 from ._base import based
 from ._batches import Batches
+from ._caching import stamp_of
 from ._epochs import Epoch, Epochs
 from ._loader import Loader
 from ._opening import length_of, open_configured, transform_of
@@ -38,6 +39,7 @@ __all__ = [
     "length_of",
     "open_configured",
     "read_by",
+    "stamp_of",
     "transform_of",
     "unlisted",
     "without_source",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["again", "based"]
 
 
-def based(loader: Loader, base: Base | Path, *, opened: bool = False) -> Loader:
+def based(loader: Loader, base: Base | Path, *, opened: str | None = None) -> Loader:
     """Give a loader the folder to which relative paths in its config are relative.
 
     A `LoaderConfig` does not know the folder of the file that it was read from, so that a
@@ -24,14 +24,14 @@ def based(loader: Loader, base: Base | Path, *, opened: bool = False) -> Loader:
     Args:
         loader: a loader that was not entered yet.
         base: the folder.
-        opened: whether the source that the loader was given is that of its config, opened
-            before: what a cache keeps of it is the same.
+        opened: for a loader that was given the source of its config, opened before: what
+            `stamp_of` gave before that, so that a cache finds what it keeps of it. None for others.
 
     Returns:
         The same loader.
     """
     loader._base = base if isinstance(base, Base) else Base(base)
-    loader._opened = opened
+    loader._opened = opened if isinstance(opened, str) else None  # older pickles have a bool
     return loader
 
 
@@ -40,7 +40,7 @@ def again(
     options: Mapping[str, Any],
     given: Mapping[str, Any],
     base: Base,
-    opened: bool,
+    opened: str | None,
 ) -> Loader:
     """Make a loader anew, of what another was made of. A pickle holds the name of this function.
 

@@ -63,22 +63,20 @@ class Batches(Live):
         self._not_pinned, self._cache_stats = not_pinned, cache_stats
         length = samplings.now.sampler.length
         steps = None if length is None else deal.steps(length)  # else it is a callable
-        self._has_none = steps == 0  # no step in any epoch
+        self._has_none = steps == 0  # no step in any epoch but one that a state has begun
         self._supply = Supply(config, recipe, deal, runtime, steps)
         # Closes the source, if it is ours; None once that is done, by the holder of `_closing`.
-        self._close_source = close_source
-        self._closing = runtime.turn()
-        self._at_source = False  # whether the source is being closed; likewise
-        self._cuts = 0  # how often closing it was interrupted; likewise
+        self._close_source, self._closing = close_source, runtime.turn()
+        self._at_source, self._cuts = False, 0  # whether it is at that, how often cut; likewise
         self._closed_at: float | None = None  # written by the thread that closes first
-        self._ended = False  # whether nothing is left for a close; set by a thread that closes
+        self._ended = False  # whether nothing is left for a close; by a thread that closes
         self._waited = Told()  # the most seconds of waiting that any call of `stats` has told
         self._counted_to = Told()  # likewise the latest time up to which one has counted
         from ..state import read, write  # now: hours later, maybe no file can be opened
 
         # Threads that save take turns: else the older of two states might be written last.
         self._read, self._write, self._saving = read, write, runtime.turn()
-        self._saved = False  # goes to True with the first `save`; written under that lock
+        self._saves = 0  # how many there were; written under that lock
         self._run = Run(self._supply, skipping, runtime, Plan(samplings.now))
         follow(self)
 
@@ -130,7 +128,7 @@ class Batches(Live):
         end = self._config.num_epochs
         if n is not None:
             end = count_of("epochs(n)", n, "an integer >= 0 or None")
-        if end is None and self._has_none:
+        if end is None and self._has_none and not len(self):
             log("warning", "epochs without an end, and without a batch: %s", NO_BATCH)
         return Epochs(self._run, end)
 
@@ -195,8 +193,11 @@ class Batches(Live):
             ConfigError: no file can have this name.
         """
         with self._saving:
-            self._write(self.state_dict(), path, tidy=not self._saved)
-            self._saved = True
+            saves, attempts = -1, 0
+            while saves != self._saves and (attempts := attempts + 1) < 4:
+                saves = self._saves  # where it grows, a signal's handler has saved a newer one
+                self._write(self.state_dict(), path, tidy=saves == 0)
+            self._saves += 1
 
     def load_state_dict(
         self, state: Mapping[str, Any] | str | PathLike[str], allow: Collection[str] = ()

@@ -103,7 +103,7 @@ class Loader:
         check_sampler(sampler)
         self._given: dict[str, Any] = {**given, "resume": state_of(resume)}
         self._given["skip_steps"] = count_of("skip_steps", skip_steps)
-        self._opened = False  # whether the source is that of the config; `based` says so
+        self._opened: str | None = None  # as of `based`
         try:
             transform = transform_of(self._config, transform)
         except ConfigError as error:
@@ -165,9 +165,10 @@ class Loader:
                 self._leave(left, None)
             self._door.enter(me)
             source: sources.Source
-            ours = self._given["source"] is None or self._opened
+            ours = self._given["source"] is None or self._opened is not None
             spec = self._config.source if ours else None
-            stamp = stamp_of(self._config, self._base, spec)  # before the source is opened
+            if (stamp := self._opened) is None:  # else it was taken before, as it has to be
+                stamp = stamp_of(self._config, self._base, spec)
             if self._given["source"] is None:
                 source = opened = open_configured(spec or {}, self._base.path, self._config.root)
                 close = opened.close

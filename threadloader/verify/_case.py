@@ -38,8 +38,8 @@ HURRY_SECONDS = 1e-6
 def hurried() -> Iterator[None]:
     """Let threads take turns as often as they can, so that rare interleavings come sooner."""
     before = sys.getswitchinterval()
-    sys.setswitchinterval(HURRY_SECONDS)
     try:
+        sys.setswitchinterval(HURRY_SECONDS)  # a Ctrl-C may land right behind it
         yield
     finally:
         sys.setswitchinterval(before)
@@ -163,7 +163,8 @@ class Case:
                 source = _GuardedSource(source, lock)
             given = {"transform": transform, "collate": collate, "sampler": self.sampler}
             loader = Loader(config, source, **given)
-            yield stack.enter_context(based(loader, self._base, opened=self._opener is None))
+            opened = None if self.source_in_code else ""
+            yield stack.enter_context(based(loader, self._base, opened=opened))
 
     def reader(self, source: Any) -> Callable[[int], Any]:
         """Give a function that reads one sample, by the source's method that the loader uses."""

@@ -95,13 +95,21 @@ def _replaced(function: Any, others: dict[int, Any]) -> Iterator[None]:
         for name, it in vars(home).items()
         if id(it) in others
     ]
+
+    def put_back() -> None:
+        for home, name, it in places:
+            setattr(home, name, it)
+
     try:
         for home, name, it in places:
             setattr(home, name, others[id(it)])
         yield
     finally:
-        for home, name, it in places:
-            setattr(home, name, it)
+        try:
+            put_back()
+        except BaseException:  # a Ctrl-C between two of them
+            put_back()
+            raise
 
 
 def _homes(function: Any) -> Iterator[ModuleType]:
