@@ -255,6 +255,25 @@ def test_claims_grow_when_parts_are_cheap(make_engine):
     assert 1 == hands.count(59)
 
 
+@pytest.mark.parametrize("every", [2, 3, 5])
+def test_a_dear_job_behind_cheap_ones_is_shared_by_all_workers(make_engine, every):
+    """Its parts take 10 ms each, by a clock of their own, and those of the others no time."""
+    hands, now, runtime = [], [0.0], Runtime()
+    runtime.monotonic = lambda: now[0]
+
+    def do(number, part):
+        now[0] += 0.0 if number % every else 10e-3
+
+    class Counting(Job):
+        def run(self, parts):
+            hands.append(self.number)
+            super().run(parts)
+
+    jobs = iter([Counting(number, parts=8, do=do) for number in range(61)])
+    results(make_engine(4, runtime=runtime).stream(jobs, depth=1), 61)
+    assert {4} == {hands.count(number) for number in range(every, 61, every)}
+
+
 def test_a_stream_that_winds_down_gives_what_is_begun_and_begins_no_more(make_engine):
     drawn = []
 

@@ -34,6 +34,11 @@ CLAIM_SECONDS = 150e-6
 """Work that one claim should hold. A claim takes 1 us alone and 4 to 5 where threads fight
 for the GIL; larger claims leave workers idle at the end of a batch."""
 
+FADING = 0.5
+"""What a part has taken counts for so much of it after the next job, if those took less. Jobs may
+differ: with claims as the cheap ones permit, one worker would do all of a dear one. Where a job
+was late for another reason, the small claims that follow take a fraction of what it lost."""
+
 
 def start_feeder(feeder: Thread, shared: Shared) -> None:
     """Start the feeder; runs in a bare thread, where no signal lands."""
@@ -96,10 +101,15 @@ def _start_workers(shared: Shared) -> None:
 
 
 class _Costs(NamedTuple):
-    """Seconds that a part and a finish took in the last job; at first they are not known."""
+    """Seconds that a part may take, and that the last finish took; at first they are not known."""
 
     part: float = float("inf")  # until it is known, a claim is one part
     finish: float = 0.0
+
+    def after(self, part: float, finish: float) -> _Costs:
+        """Give what is known once a job took so many seconds a part, and for its finish."""
+        least = 0.0 if self.part == float("inf") else FADING * self.part
+        return _Costs(max(part, least), finish)
 
 
 def _deal(shared: Shared, dealt: deque[Slot], bound: Bound) -> None:
@@ -116,7 +126,7 @@ def _deal(shared: Shared, dealt: deque[Slot], bound: Bound) -> None:
         while dealt and (dealt[0].outcome is not None or dealt[0].origin.cancelled):
             done = dealt.popleft().outcome
             if done is not None and done.cost is not None:
-                costs = _Costs(done.cost, done.finish)
+                costs = costs.after(done.cost, done.finish)
             del done
         if slot is LOOK:
             finish_handed(shared, me)

@@ -19,10 +19,19 @@ WINDOW_PIECES, WINDOW_SECONDS = 8, 0.02
 """What is measured before anything is decided: so many pieces (batches that are made at once) at
 least, and for so long at least."""
 
+UNEVEN, UNEVEN_SECONDS = 0.25, 1.0
+"""As long as one job has more than the first part of a window beyond its share, more is measured,
+up to the seconds; and a trial for as many batches. A loop may write a log every 15th step, say, and
+how many of those a window has would decide."""
+
 HOPELESS, HOPELESS_SECONDS, HOPELESS_JOBS = 5, 1e-3, 2
 """A trial is ended at once when `HOPELESS_JOBS` jobs in a row come `HOPELESS` times as late as
 before, and later than `HOPELESS_SECONDS`. A single one may be late because of the system, or of a
 block of the order; below those seconds, late ones can be afforded."""
+
+DEAR_SECONDS = 0.1
+"""And when its jobs, all but the one that was latest, were waited for by so many seconds more than
+what they took before: a trial that wins has less by then."""
 
 WARMING_JOBS, WARMING_MOST, WARMING_SECONDS = 8, 16, 0.1
 """The first jobs after a change are not measured: groups begin small, threads with nothing ready,
@@ -46,9 +55,10 @@ CHANGED, CHANGED_PAUSE = 0.25, 1 / 16
 batch's time, the decision stands for only the second part of its pause. How much threads can hide
 depends on that work: a loop that compiles in its first steps, say, tells little of what follows."""
 
-DEARER = 4
-"""And likewise if a batch that the consumer prepares takes so many times what one took at most when
-a trial has chosen that."""
+DEARER, DEARER_SECONDS = 4, 0.5
+"""And likewise if batches that the consumer prepares take so many times what one took at most when
+a trial has chosen that, for so long. Before, no trial begins: batches like those of before would be
+what it is compared with, or what it comes to; some in a row may be dear by themselves."""
 
 
 class Choice:
@@ -73,6 +83,7 @@ class Choice:
         self._gather = gather
         self._unlocked = unlocked
         self._trial = False
+        self._compared = 0  # batches of an uneven window that it is compared with
         self._before = 0.0  # seconds a batch took the other way
         self._loop_before = 0.0  # of them, in the loop's own work
         self._pause = PAUSE_SECONDS
@@ -81,8 +92,13 @@ class Choice:
         self._dearest = 0.0  # seconds the consumer's batch took, at most, when trials chose it
         self._batch_before = 0.0  # seconds a batch was waited for before the trial
         self._slow = 0  # jobs in a row of which the trial is hopeless
+        # Seconds that its jobs were waited for, less what they took before; the most of one.
+        self._excess = self._latest = 0.0
+        self._dear_since: float | None = None  # when the consumer's batches became dear
         self._per_batch = 0.0  # seconds, when it was measured last
-        self._previous: float | None = None  # the same, if nothing has changed since
+        # The same, if nothing has changed since, behind the batches of that window if it was
+        # uneven, or else 0.
+        self._previous: tuple[int, float] | None = None
         # Since the last change: the first jobs that were noted, and when the first of them was.
         self._jobs = 0
         self._since = 0.0
@@ -96,6 +112,8 @@ class Choice:
         self._seconds = 0.0
         self._waited = 0.0  # of them
         self._batches = 0  # that came in them
+        self._longest = 0.0, 0  # seconds of the job that took most of them, and its batches
+        self._uneven = False  # whether that made the window longer
         self._pieces = 0
         self._rows = 0  # of them; the last batch of an epoch may have few
         self._least = self._least_row = float("inf")  # work in a batch and in a row, in seconds
@@ -116,6 +134,7 @@ class Choice:
 
     def _count(self, now: float, waited: float) -> None:
         if self._noted is not None:
+            self._longest = max(self._longest, (now - self._noted, self._taken[0]))
             self._seconds += now - self._noted
             self._waited += waited
             self._batches += self._taken[0]
@@ -162,10 +181,7 @@ class Choice:
         Returns:
             Whether `here` has changed.
         """
-        expected = self._before * made
-        slow = self._trial and waited > max(HOPELESS * expected, HOPELESS_SECONDS)
-        self._slow = self._slow + 1 if slow else 0
-        hopeless = self._slow >= HOPELESS_JOBS
+        hopeless = self._trial and self._is_hopeless(waited, self._before * made)
         if self._noted is None:  # else the wait is in the time since then
             self._seconds += waited
             self._waited += waited
@@ -179,7 +195,9 @@ class Choice:
             self._empty_window()
             return False
         elapsed = self._seconds
-        if not hopeless and (elapsed < WINDOW_SECONDS or self._pieces < WINDOW_PIECES):
+        if not hopeless and (
+            elapsed < WINDOW_SECONDS or self._pieces < WINDOW_PIECES or self._is_unlike(elapsed)
+        ):
             return False
         self._per_batch = per_batch = elapsed / max(self._batches, 1)
         doubted = self.here or (
@@ -196,6 +214,23 @@ class Choice:
             self._jobs, self._previous = 0, None
         return changed
 
+    def _is_hopeless(self, waited: float, expected: float) -> bool:
+        """Count one of a trial's jobs; tell whether the trial is to end."""
+        slow = waited > max(HOPELESS * expected, HOPELESS_SECONDS)
+        self._slow = self._slow + 1 if slow else 0
+        self._excess += waited - expected
+        self._latest = max(self._latest, waited - expected)
+        return self._slow >= HOPELESS_JOBS or self._excess - self._latest > DEAR_SECONDS
+
+    def _is_unlike(self, elapsed: float) -> bool:
+        """Tell whether the window may have more or fewer long steps than is usual."""
+        if elapsed >= UNEVEN_SECONDS:
+            return False
+        seconds, batches = self._longest
+        uneven = seconds - elapsed * batches / max(self._batches, 1) > UNEVEN * elapsed
+        self._uneven |= uneven
+        return uneven or self._batches < self._compared
+
     def _is_warming(self, now: float) -> bool:
         """Count one of the first jobs behind a change; tell whether it is not measured."""
         self._since = self._since if self._jobs else now
@@ -203,9 +238,10 @@ class Choice:
         return self._jobs <= WARMING_JOBS or now - self._since < WARMING_SECONDS
 
     def _decide(self, now: float, per_batch: float, loop_work: float, *, doubted: bool) -> bool:
-        previous, self._previous = self._previous, per_batch
+        measured = self._batches if self._uneven else 0, per_batch
+        previous, self._previous = self._previous, measured
         if self._trial:
-            self._trial = False
+            self._trial, self._compared = False, 0
             kept = per_batch < BETTER * self._before
             self._pause = PAUSE_SECONDS if kept else min(2 * self._pause, LONGEST_PAUSE)
             self._decided = now
@@ -217,12 +253,27 @@ class Choice:
             self._dearest = max(self._dearest, self._batch_before)
             return True
         stale = abs(loop_work - self._loop_work) > CHANGED * per_batch
-        stale |= self.here and per_batch - loop_work > DEARER * self._dearest
+        if not self.here or per_batch - loop_work <= DEARER * self._dearest:
+            self._dear_since = None
+        elif self._dear_since is None:
+            self._dear_since = now
+        stale |= self._dear_since is not None
         pause = self._pause * CHANGED_PAUSE if stale else self._pause
         # Not by one window alone, in which something else may have run on the machine.
         if previous is None or not doubted or now < self._decided + pause:
             return False
-        self._trial, self._before, self._loop_before = True, min(per_batch, previous), loop_work
+        if self._dear_since is not None and now < self._dear_since + DEARER_SECONDS:
+            return False
+        # The faster one, but if any is uneven that one, and of two the longer.
+        self._compared, self._before = max((previous, measured), key=_weight)
+        self._trial, self._loop_before = True, loop_work
+        self._slow, self._excess, self._latest = 0, 0.0, 0.0
         self._batch_before = per_batch - loop_work
         self.here = not self.here
         return True
+
+
+def _weight(window: tuple[int, float]) -> tuple[int, float]:
+    """Give what says which of two windows a trial is compared with: the larger."""
+    uneven, per_batch = window
+    return uneven, -per_batch
