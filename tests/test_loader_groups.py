@@ -303,6 +303,23 @@ class TestGroups:
         assert 4 == max(len(rows) // 2 for rows in source.taken)
         assert group == (GROUP_BYTES // GATHER_BYTES if in_memory else 1) * 4
 
+    @pytest.mark.parametrize(("workers", "prefetch", "ahead"), [(8, 6, 6), (5, 8, 5), (2, 8, 3)])
+    @pytest.mark.parametrize("bound", [None, 3 << 20])
+    def test_where_a_source_may_wait_each_worker_can_be_at_a_group(
+        self, workers, prefetch, ahead, bound
+    ):
+        """And all groups together take no more memory than three would, or than the bound."""
+        bytes_ = 1 << 15
+        source = type("Narrow", (Taken,), {"sample_bytes": bytes_, "in_memory": False})(5000)
+        config = {"batch_size": 1, "num_workers": workers, "prefetch_batches": prefetch}
+        with Loader({**config, "max_bytes": bound}, source) as batches:
+            prepared, group = batches.stats().prefetch_batches, batches._supply._recipe.group
+        assert ahead * group == prepared
+        most, taken = GATHER_BYTES * GROUPS_AHEAD, prepared * bytes_
+        if bound:  # with the group that the loop is in
+            most, taken = bound, taken + group * bytes_
+        assert 0.8 * most < taken <= most
+
     def test_with_a_bound_of_bytes_groups_are_no_larger_than_one_call_makes(self):
         """A larger one would pass the bound by more: it holds up to one result a worker."""
         source = type("Wide", (Taken,), {"sample_bytes": 1 << 20, "in_memory": True})(64)

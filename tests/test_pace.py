@@ -1,15 +1,19 @@
 """A group of batches is bounded by the time it takes, and slow batches are taken one by one."""
 
 import sys
+import threading
 
 import numpy as np
 import pytest
 from clocked import stats_of
+from numbered_jobs import WAIT
 
 from threadloader import Loader
 from threadloader._runtime import Runtime
 from threadloader.loader import _pace, _supply
 from threadloader.loader._choice import Choice
+from threadloader.loader._pace import Pace
+from threadloader.loader._recipe import GROUP_MOST
 
 BATCHES = 40
 
@@ -19,11 +23,12 @@ class Table:
 
     sample_bytes = 8
 
-    def __init__(self, *seconds):
+    def __init__(self, *seconds, batches=BATCHES):
+        self.length = 2 * batches
         self.seconds, self.now, self.sizes = iter(seconds), [0.0], []
 
     def __len__(self):
-        return 2 * BATCHES
+        return self.length
 
     def __getitem__(self, index):
         return np.int64(index)
@@ -34,15 +39,28 @@ class Table:
         return np.array(indices)
 
 
-def sizes(source, workers):
+class Asked(Table):
+    """Each call takes so long, and each batch in it."""
+
+    def __init__(self, call, each, batches):
+        super().__init__(batches=batches)
+        self.call, self.each = call, each
+
+    def take(self, indices):
+        self.sizes.append(len(indices) // 2)
+        self.now[0] += self.call + len(indices) / 2 * self.each
+        return np.array(indices)
+
+
+def sizes(source, workers, ahead=2):
     """Takes an epoch; gives how many batches each call of `take` has made, in turn."""
-    config = {"batch_size": 2, "num_workers": workers, "prefetch_batches": 2}
+    config = {"batch_size": 2, "num_workers": workers, "prefetch_batches": ahead}
     loader = Loader({**config, "num_epochs": 1, "shuffle": False}, source=source)
     loader._runtime = Runtime()
     loader._runtime.monotonic = lambda: source.now[0]
     with loader as batches:
-        assert list(range(2 * BATCHES)) == [row for batch in batches for row in batch.tolist()]
-    assert BATCHES == sum(source.sizes)
+        assert list(range(len(source))) == [row for batch in batches for row in batch.tolist()]
+    assert len(source) == 2 * sum(source.sizes)
     return source.sizes
 
 
@@ -76,9 +94,83 @@ def test_they_are_where_the_log_cannot_be_imported(monkeypatch):
     assert {1} == set(sizes(Table(*forever(0.2)), 0)[_pace.SLOW_JOBS :])
 
 
+@pytest.mark.parametrize("call", [5e-3, 20e-3, 60e-3, 0.3])
+@pytest.mark.parametrize("workers", [0, 1, 8])
+def test_where_a_call_takes_long_and_its_batches_little_groups_grow(workers, call, caplog):
+    """As of a query: however long it takes, one that gives more batches costs hardly more."""
+    caplog.set_level("INFO", "threadloader")
+    made = sizes(Asked(call, 1e-6, batches=1000), workers, ahead=8)
+    assert GROUP_MOST / 2 < max(made)
+    assert [] == caplog.records
+
+
+@pytest.mark.parametrize(("call", "each"), [(20e-3, 2e-3), (40e-3, 5e-3), (60e-3, 20e-3)])
+def test_a_group_takes_twice_the_time_of_a_call_at_most_or_as_long_as_others(call, each):
+    source = Asked(call, each, batches=400)
+    longest = max(sizes(source, 0)) * each + call
+    assert max(_pace.GROUP_SECONDS, 2 * call) * 0.7 < longest
+    assert longest <= max(_pace.GROUP_SECONDS, 2 * call) + each
+
+
+def test_batches_whose_calls_cost_less_than_they_do_are_taken_one_by_one():
+    assert {1} == set(sizes(Asked(4e-3, 11e-3, batches=400), 1)[-100:])
+
+
+def test_before_any_is_taken_no_job_has_many_batches():
+    """A group is ahead for each of eight workers, and none is done before all are at work."""
+    gate = threading.Barrier(8)
+
+    class Gated(Table):
+        def take(self, indices):
+            self.sizes.append(len(indices) // 2)
+            if len(self.sizes) <= 8:
+                gate.wait(WAIT)
+            return np.array(indices)
+
+    source = Gated(batches=400)
+    with Loader({"batch_size": 2, "num_workers": 8, "prefetch_batches": 8}, source) as batches:
+        next(iter(batches))
+    assert {1, 2, 4} < set(source.sizes[:8])
+    assert 8 >= max(source.sizes[:8])
+
+
+def test_by_a_first_job_alone_two_batches_are_tried_at_most():
+    """Where it was slow; by the second one it is known whether that was its call."""
+    pace, most = Pace(), []
+    for batches in (1, 2):
+        pace.note(32e-3 * batches, batches)
+        most.append(pace.most())
+    assert [2, 1] == most
+
+
+def test_where_batches_take_less_than_half_of_a_call_they_come_in_groups():
+    """However long they take: each call that is saved counts."""
+    assert max(sizes(Asked(30e-3, 12e-3, batches=400), 1)[-20:]) > 1
+
+
+def test_batches_that_were_taken_one_by_one_by_mistake_come_in_groups_again():
+    """A job was late, and those behind it, of one size, told nothing of the call."""
+    pace = Pace()
+    for batches, late in ((1, 1), (2, 1), (4, 1), (8, 2.2), *[(8, 1)] * _pace.SLOW_JOBS):
+        pace.note(late * (60e-3 + batches * 7e-3), batches)
+    assert pace.singly
+    for _ in range(_pace.QUICK_JOBS):
+        pace.note(67e-3, 1)
+    assert not pace.singly
+
+
+def test_jobs_of_one_size_tell_nothing_of_a_call():
+    """A call of 20 ms, with 1 ms a batch; then all takes longer, in jobs of 30 and of 29."""
+    pace = Pace()
+    for batches, seconds in ((1, 21e-3), (2, 22e-3), (30, 50e-3), (30, 80e-3), (29, 79e-3)):
+        pace.note(seconds, batches)
+    assert int(30e-3 / ((79e-3 - 20e-3) / 29)) == pace.most()
+
+
 def test_groups_grow_again_behind_a_slow_one():
-    """As behind the first read of a disk that has to start."""
-    assert [1, 1, 2, 4, 8, 16, 8] == sizes(Table(1.0, *forever(1e-6)), 0)
+    """As behind a read of a disk that had to start."""
+    assert [1, 2, 2, 4, 8, 16, 7] == sizes(Table(1.0, *forever(1e-6)), 0)
+    assert [1, 2, 4, 1, 8, 16, 8] == sizes(Table(1e-6, 1e-6, 1.0, *forever(1e-6)), 0)
 
 
 def test_the_work_of_a_batch_is_that_of_its_collate_too(monkeypatch):

@@ -36,6 +36,7 @@ class Recipe(NamedTuple):
         digest: batch -> fingerprint of its content, or None.
         group: how many batches a worker's job makes at most; more than 1 only with "take".
         gather: how many batches of a group a worker makes by one call, at most.
+        ahead: how many groups are made ahead, at least.
         piece: how many batches of a job the consumer's thread makes together, where it prepares
             them; 0: all of them, as a worker does.
         series: whether a job that the consumer runs may have many batches, each made when it is
@@ -73,6 +74,7 @@ class Recipe(NamedTuple):
     digest: Callable[[Any], bytes] | None = None
     group: int = 1
     gather: int = 1
+    ahead: int = 1
     piece: int = 0
     series: bool = False
     rows: Callable[[int], Any] | None = None

@@ -151,12 +151,13 @@ def _of_whole(recipe: Recipe, config: LoaderConfig, most: int | None) -> Recipe:
     source: Any = recipe.source
     # Pinning and fingerprinting are done in the job, so all its batches must be made there.
     apart = recipe.pin is None and recipe.digest is None
-    group, gather, piece = _grouping(source, config, most, apart=apart)
+    group, gather, piece, ahead = _grouping(source, config, most, apart=apart)
     recipe = recipe._replace(
         take=taking(source, recipe.empty),
         unlocked=not recipe.foreign and getattr(source, "in_memory", False),  # numpy gathers it
         group=group,
         gather=gather,
+        ahead=ahead,
         series=recipe.series and group == 1,
         piece=piece,
     )
@@ -184,7 +185,7 @@ def read_by(source: Any, *, plain: bool) -> str:
 
 def _grouping(
     source: Any, config: LoaderConfig, most: int | None, *, apart: bool
-) -> tuple[int, int, int]:
+) -> tuple[int, int, int, int]:
     """Give how many batches a job makes, and a worker and the consumer each by one call.
 
     Args:
@@ -194,20 +195,25 @@ def _grouping(
         apart: whether batches of a job may be made one after the other.
 
     Returns:
-        `group`, `gather` and `piece` of the recipe.
+        `group`, `gather`, `piece` and `ahead` of the recipe.
     """
     told: Any = getattr(source, "sample_bytes", None)  # perhaps the user's, and so anything
     number = isinstance(told, (int, np.integer)) and not isinstance(told, bool)
     sample_bytes = int(told) if number and told > 0 else GROUP_BYTES
     batch_bytes = sample_bytes * config.batch_size
     # For other sources a call may cost more than its rows, as where reads are merged.
-    pieces = apart and getattr(source, "in_memory", None) is True
-    bytes_ = GROUP_BYTES if pieces and most is None else GATHER_BYTES
+    in_memory = getattr(source, "in_memory", None) is True
+    pieces = apart and in_memory
+    # One that waits, as for storage, is to have as many workers at it as one that reads samples; in
+    # all, the groups are not larger for that.
+    many = 0 if in_memory else min(config.num_workers, config.prefetch_batches)
+    ahead = max(GROUPS_AHEAD, many)
+    bytes_ = GROUP_BYTES if pieces and most is None else GATHER_BYTES * GROUPS_AHEAD // ahead
     if most is not None:  # those prepared ahead, and the one that the consumer is at
-        bytes_ = min(bytes_, most // (GROUPS_AHEAD + 1))
+        bytes_ = min(bytes_, most // (ahead + 1))
     group = max(1, min(GROUP_MOST, bytes_ // batch_bytes))
     gather, piece = (max(1, min(group, it // batch_bytes)) for it in (GATHER_BYTES, PIECE_BYTES))
-    return group, gather, piece if pieces and group > 1 else 0
+    return group, gather, piece if pieces and group > 1 else 0, ahead
 
 
 def _together(

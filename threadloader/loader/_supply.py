@@ -17,7 +17,7 @@ from ..state import Cursor
 from ..stats import Tally
 from ._choice import Choice
 from ._failure import FAILED, ITS_OWN, closing
-from ._pace import GROUPS_AHEAD, Pace
+from ._pace import Pace
 from ._place import Delivery
 from ._schedule import Plan, jobs, most_ahead
 from ._switching import AUTO_SECONDS, restore, shorten
@@ -195,7 +195,7 @@ class Supply:
         """Have batches made by a recipe, from the next stream on; the consumer's alone."""
         depth = self._config.prefetch_batches
         if recipe.group > 1:  # each job has several batches
-            depth = max(GROUPS_AHEAD, -(-depth // recipe.group))
+            depth = max(recipe.ahead, -(-depth // recipe.group))
         ahead = most_ahead(depth, recipe.group, self._steps) if self._config.num_workers else 0
         self._recipe, self._depth, self.ahead = recipe, depth, ahead  # stores only, together
 
