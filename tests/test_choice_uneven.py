@@ -96,3 +96,17 @@ def test_a_trial_that_wins_is_not_ended_by_its_dear_batches():
         until=60.0,
     )
     assert sum(took) > 50.0
+
+
+@pytest.mark.parametrize(("every", "seconds"), [(1000, 0.3), (3000, 0.6), (3000, 0.9), (300, 0.05)])
+@pytest.mark.parametrize("slower", [2, 4, 8])
+def test_a_checkpoint_now_and_then_is_no_reason_to_leave_the_threads(every, seconds, slower):
+    """Nor if it is in all that the trial is compared with, and the trial has none."""
+    threads = 0.5e-3
+    took = stays(
+        threads=lambda number: threads,
+        here=lambda number: slower * threads,
+        loop=lambda number: 0.1e-3 + (seconds if number % every == every - 1 else 0.0),
+        until=60.0,
+    )
+    assert sum(took) < 60.0 / 6

@@ -333,7 +333,7 @@ def test_the_tuning_guide_says_how_far_ahead_groups_are_made():
     most, usual = GROUP_BYTES >> 20, GATHER_BYTES >> 20
     said = f"groups of up to {usual} MiB, of arrays in memory up to {most} MiB, and of "
     said += f"{GROUP_MOST} batches or {GROUP_SECONDS * 1000:g} ms of work at most "
-    said += "(or twice the time of a call that has one batch). At least three "
+    said += "(or twice the time of a call, whatever it is asked for). At least three "
     said += f"groups are ahead: with the one in your hands some {(GROUPS_AHEAD + 1) * usual} MiB, "
     said += f"or {(GROUPS_AHEAD + 1) * most}."
     assert said in " ".join(TUNING.split())

@@ -191,6 +191,15 @@ def test_the_feeder_has_no_time_where(change, parts, delay, waits):
     assert not _feeder._has_time(shared, KNOWN._replace(**change), parts)
 
 
+def test_whether_the_feeder_has_time_is_asked_of_the_last_job_alone():
+    """Claims follow a dear one longer."""
+    costs = _feeder._Costs().after(5e-3, 1e-3).after(1e-6, 1e-3)
+    assert costs.most == _feeder.FADING * 5e-3
+    shared = _shared.Shared(RUNTIME, 8, 5.0)
+    shared.waits = True
+    assert not _feeder._has_time(shared, costs, 32)
+
+
 @pytest.mark.parametrize(
     ("config", "given", "wanted"),
     [

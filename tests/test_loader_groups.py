@@ -320,6 +320,15 @@ class TestGroups:
             most, taken = bound, taken + group * bytes_
         assert 0.8 * most < taken <= most
 
+    @pytest.mark.parametrize(("batch", "ahead", "group"), [(1 << 17, 24, 4), (1 << 19, 6, 4)])
+    def test_for_more_workers_no_group_has_fewer_than_four_batches(self, batch, ahead, group):
+        """Where one of three would have more. Else a cheap `take` comes at a third of the rate."""
+        source = type("Narrow", (Taken,), {"sample_bytes": batch, "in_memory": False})(5000)
+        config = {"batch_size": 1, "num_workers": 64, "prefetch_batches": 64}
+        with Loader(config, source) as batches:
+            recipe = batches._supply._recipe
+        assert (ahead, group) == (recipe.ahead, recipe.group)
+
     def test_with_a_bound_of_bytes_groups_are_no_larger_than_one_call_makes(self):
         """A larger one would pass the bound by more: it holds up to one result a worker."""
         source = type("Wide", (Taken,), {"sample_bytes": 1 << 20, "in_memory": True})(64)

@@ -99,7 +99,7 @@ def test_they_are_where_the_log_cannot_be_imported(monkeypatch):
 def test_where_a_call_takes_long_and_its_batches_little_groups_grow(workers, call, caplog):
     """As of a query: however long it takes, one that gives more batches costs hardly more."""
     caplog.set_level("INFO", "threadloader")
-    made = sizes(Asked(call, 1e-6, batches=1000), workers, ahead=8)
+    made = sizes(Asked(call, 1e-6, batches=2000), workers, ahead=8)
     assert GROUP_MOST / 2 < max(made)
     assert [] == caplog.records
 
@@ -157,6 +157,15 @@ def test_batches_that_were_taken_one_by_one_by_mistake_come_in_groups_again():
     for _ in range(_pace.QUICK_JOBS):
         pace.note(67e-3, 1)
     assert not pace.singly
+
+
+@pytest.mark.parametrize("seconds", [10e-3, 40e-3, 66e-3])
+def test_where_two_jobs_mislead_a_group_takes_four_times_as_long_at_most(seconds):
+    """A batch takes as long as any other, but the smaller job of the two was late."""
+    pace, each = Pace(), seconds / 25
+    for batches, took in ((16, seconds), (25, seconds)):
+        pace.note(took, batches)
+    assert _pace.GROUP_SECONDS < pace.most() * each <= 4 * _pace.GROUP_SECONDS
 
 
 def test_jobs_of_one_size_tell_nothing_of_a_call():

@@ -101,15 +101,22 @@ def _start_workers(shared: Shared) -> None:
 
 
 class _Costs(NamedTuple):
-    """Seconds that a part may take, and that the last finish took; at first they are not known."""
+    """What jobs cost, in seconds; at first it is not known.
 
-    part: float = float("inf")  # until it is known, a claim is one part
+    Attributes:
+        most: what a part may take, by the last jobs.
+        part: what each took in the last one.
+        finish: what its finish took.
+    """
+
+    most: float = float("inf")  # until it is known, a claim is one part
+    part: float = float("inf")
     finish: float = 0.0
 
     def after(self, part: float, finish: float) -> _Costs:
         """Give what is known once a job took so many seconds a part, and for its finish."""
-        least = 0.0 if self.part == float("inf") else FADING * self.part
-        return _Costs(max(part, least), finish)
+        faded = 0.0 if self.most == float("inf") else FADING * self.most
+        return _Costs(max(part, faded), part, finish)
 
 
 def _deal(shared: Shared, dealt: deque[Slot], bound: Bound) -> None:
@@ -162,7 +169,7 @@ def _deal_one(shared: Shared, slot: Slot, dealt: deque[Slot], costs: _Costs, me:
         return False
     dealt.append(slot)
     slot.job = job
-    slot.claim = max(1, min(job.parts, int(CLAIM_SECONDS / max(costs.part, 1e-9))))
+    slot.claim = max(1, min(job.parts, int(CLAIM_SECONDS / max(costs.most, 1e-9))))
     if shared.gil_delay > HELD_SECONDS:
         # For each claim a worker waits for the GIL: so let it take its whole share of the job,
         # by how many jobs are in work. Not more: no worker is to have nothing.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 __all__ = ["Choice"]
 
 CHEAP_SECONDS = 10e-3
@@ -22,7 +24,8 @@ least, and for so long at least."""
 UNEVEN, UNEVEN_SECONDS = 0.25, 1.0
 """As long as one job has more than the first part of a window beyond its share, more is measured,
 up to the seconds; and a trial for as many batches. A loop may write a log every 15th step, say, and
-how many of those a window has would decide."""
+how many of those a window has would decide. Where they are so rare that the trial has none, as of a
+checkpoint, what it is compared with is taken without the longest, too."""
 
 HOPELESS, HOPELESS_SECONDS, HOPELESS_JOBS = 5, 1e-3, 2
 """A trial is ended at once when `HOPELESS_JOBS` jobs in a row come `HOPELESS` times as late as
@@ -30,7 +33,7 @@ before, and later than `HOPELESS_SECONDS`. A single one may be late because of t
 block of the order; below those seconds, late ones can be afforded."""
 
 DEAR_SECONDS = 0.1
-"""And when its jobs, all but the one that was latest, were waited for by so many seconds more than
+"""And when its jobs, all but the most overdue one, were waited for by so many seconds more than
 what they took before: a trial that wins has less by then."""
 
 WARMING_JOBS, WARMING_MOST, WARMING_SECONDS = 8, 16, 0.1
@@ -61,6 +64,20 @@ a trial has chosen that, for so long. Before, no trial begins: batches like thos
 what it is compared with, or what it comes to; some in a row may be dear by themselves."""
 
 
+class _Window(NamedTuple):
+    """What was measured.
+
+    Attributes:
+        uneven: how many batches, if they were uneven; or else 0.
+        per_batch: seconds from one to the next.
+        usual: the same, if uneven without what the longest job has beyond its share.
+    """
+
+    uneven: int
+    per_batch: float
+    usual: float
+
+
 class Choice:
     """Tries both ways and keeps the faster one, by the clock of the training loop.
 
@@ -84,8 +101,8 @@ class Choice:
         self._unlocked = unlocked
         self._trial = False
         self._compared = 0  # batches of an uneven window that it is compared with
-        self._before = 0.0  # seconds a batch took the other way
-        self._loop_before = 0.0  # of them, in the loop's own work
+        # Seconds a batch took the other way, and in the loop's own work.
+        self._before = self._before_usual = self._loop_before = 0.0
         self._pause = PAUSE_SECONDS
         self._decided = float("-inf")
         self._loop_work = 0.0  # what the loop's own work took before the trial that decided
@@ -93,12 +110,10 @@ class Choice:
         self._batch_before = 0.0  # seconds a batch was waited for before the trial
         self._slow = 0  # jobs in a row of which the trial is hopeless
         # Seconds that its jobs were waited for, less what they took before; the most of one.
-        self._excess = self._latest = 0.0
+        self._excess = self._most_overdue = 0.0
         self._dear_since: float | None = None  # when the consumer's batches became dear
         self._per_batch = 0.0  # seconds, when it was measured last
-        # The same, if nothing has changed since, behind the batches of that window if it was
-        # uneven, or else 0.
-        self._previous: tuple[int, float] | None = None
+        self._previous: _Window | None = None  # what was measured then, unless `here` has changed
         # Since the last change: the first jobs that were noted, and when the first of them was.
         self._jobs = 0
         self._since = 0.0
@@ -206,8 +221,11 @@ class Choice:
             # Else that work alone takes so long that the consumer could not win the trial.
             and (not self._unlocked or self._least_row * self._rows < BETTER * elapsed)
         )
-        loop_work = (elapsed - self._waited) / max(self._batches, 1)
-        changed = self._decide(now, per_batch, loop_work, doubted=doubted)
+        excess = self._uneven * self._excess_of_longest(elapsed)
+        loop_work = max(0.0, elapsed - self._waited - excess) / max(self._batches, 1)
+        usual = (elapsed - excess) / max(self._batches, 1)
+        measured = _Window(self._batches if self._uneven else 0, per_batch, usual)
+        changed = self._decide(now, measured, loop_work, doubted=doubted)
         self._empty_window()
         if changed:
             self.forget()
@@ -219,17 +237,21 @@ class Choice:
         slow = waited > max(HOPELESS * expected, HOPELESS_SECONDS)
         self._slow = self._slow + 1 if slow else 0
         self._excess += waited - expected
-        self._latest = max(self._latest, waited - expected)
-        return self._slow >= HOPELESS_JOBS or self._excess - self._latest > DEAR_SECONDS
+        self._most_overdue = max(self._most_overdue, waited - expected)
+        return self._slow >= HOPELESS_JOBS or self._excess - self._most_overdue > DEAR_SECONDS
 
     def _is_unlike(self, elapsed: float) -> bool:
         """Tell whether the window may have more or fewer long steps than is usual."""
         if elapsed >= UNEVEN_SECONDS:
             return False
-        seconds, batches = self._longest
-        uneven = seconds - elapsed * batches / max(self._batches, 1) > UNEVEN * elapsed
+        uneven = self._excess_of_longest(elapsed) > UNEVEN * elapsed
         self._uneven |= uneven
         return uneven or self._batches < self._compared
+
+    def _excess_of_longest(self, elapsed: float) -> float:
+        """Give the seconds that the window's longest job has beyond its share."""
+        seconds, batches = self._longest
+        return max(0.0, seconds - elapsed * batches / max(self._batches, 1))
 
     def _is_warming(self, now: float) -> bool:
         """Count one of the first jobs behind a change; tell whether it is not measured."""
@@ -237,12 +259,13 @@ class Choice:
         self._jobs += 1
         return self._jobs <= WARMING_JOBS or now - self._since < WARMING_SECONDS
 
-    def _decide(self, now: float, per_batch: float, loop_work: float, *, doubted: bool) -> bool:
-        measured = self._batches if self._uneven else 0, per_batch
+    def _decide(self, now: float, measured: _Window, loop_work: float, *, doubted: bool) -> bool:
         previous, self._previous = self._previous, measured
+        per_batch = measured.per_batch
         if self._trial:
             self._trial, self._compared = False, 0
-            kept = per_batch < BETTER * self._before
+            before = self._before if measured.uneven else self._before_usual
+            kept = per_batch < BETTER * before
             self._pause = PAUSE_SECONDS if kept else min(2 * self._pause, LONGEST_PAUSE)
             self._decided = now
             self._loop_work = self._loop_before
@@ -265,15 +288,12 @@ class Choice:
         if self._dear_since is not None and now < self._dear_since + DEARER_SECONDS:
             return False
         # The faster one, but if any is uneven that one, and of two the longer.
-        self._compared, self._before = max((previous, measured), key=_weight)
+        self._compared, self._before, _ = max(
+            previous, measured, key=lambda it: (it.uneven, -it.per_batch)
+        )
+        self._before_usual = min(previous.usual, measured.usual)
         self._trial, self._loop_before = True, loop_work
-        self._slow, self._excess, self._latest = 0, 0.0, 0.0
+        self._slow, self._excess, self._most_overdue = 0, 0.0, 0.0
         self._batch_before = per_batch - loop_work
         self.here = not self.here
         return True
-
-
-def _weight(window: tuple[int, float]) -> tuple[int, float]:
-    """Give what says which of two windows a trial is compared with: the larger."""
-    uneven, per_batch = window
-    return uneven, -per_batch

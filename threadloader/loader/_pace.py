@@ -22,6 +22,11 @@ FIRST_MOST = 8
 """Batches of a job at most, before it is known what any takes. Chosen: with three ahead, the first
 four have 1, 2, 4 and 8."""
 
+MOST_CALL = 0.75
+"""Part of a job that counts as the call at most. What two jobs tell may be wrong, as where one was
+late for another reason: a group then takes four times `GROUP_SECONDS`. Where it is right, a group
+still has three times the batches of one that is known."""
+
 UNLIKE = 1.5
 """Jobs of which one has so many times the batches of the other tell what a call costs, and what
 each batch does. Those of nearly one size would tell more of the moment."""
@@ -61,8 +66,9 @@ class Pace:
         if former and max(former, batches) >= UNLIKE * min(former, batches):
             each = (seconds - took) / (batches - former)
             call, least = seconds - batches * min(max(each, 0.0), seconds / batches), 1
-        each = max(0.0, (seconds - call) / batches)
-        self._costs, self._former = (call, each, least), (batches, seconds)
+        told = min(call, MOST_CALL * seconds)
+        each = (seconds - told) / batches
+        self._costs, self._former = (told, each, least), (batches, seconds)
         slow = each > max(QUICK_SECONDS if self.singly else SLOW_SECONDS, call / 2)
         self._jobs = self._jobs + 1 if slow != self.singly else 0
         if self._jobs < (self._quick_jobs if self.singly else SLOW_JOBS):

@@ -41,6 +41,10 @@ Measured: as above."""
 GROUP_MOST = 256
 """Batches of a group, at most: shared by so many, the cost of a hand-off does not show any more."""
 
+GROUP_LEAST = 4
+"""Where more groups are made ahead, for the sake of more workers, each has so many batches all the
+same, if one of three would: else to hand them over costs more than a cheap `take`."""
+
 MOST_KEPT = 512 << 20
 """Bound of the batch memory that is kept to be used again. What is in use at once is bounded by the
 prefetched batches; what lies unused is let go in time."""
@@ -207,8 +211,9 @@ def _grouping(
     # One that waits, as for storage, is to have as many workers at it as one that reads samples; in
     # all, the groups are not larger for that.
     many = 0 if in_memory else min(config.num_workers, config.prefetch_batches)
-    ahead = max(GROUPS_AHEAD, many)
-    bytes_ = GROUP_BYTES if pieces and most is None else GATHER_BYTES * GROUPS_AHEAD // ahead
+    in_all = GATHER_BYTES * GROUPS_AHEAD
+    ahead = max(GROUPS_AHEAD, min(many, in_all // (GROUP_LEAST * batch_bytes)))
+    bytes_ = GROUP_BYTES if pieces and most is None else in_all // ahead
     if most is not None:  # those prepared ahead, and the one that the consumer is at
         bytes_ = min(bytes_, most // (ahead + 1))
     group = max(1, min(GROUP_MOST, bytes_ // batch_bytes))
