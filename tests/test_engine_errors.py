@@ -171,8 +171,8 @@ def test_what_fails_behind_an_end_is_not_told(cancelled):
     slot.fail(quick, OSError("the higher one"))
     stopped += [] if cancelled else [True]
     origin.cancelled = cancelled
-    assert not slot.leave(0.0)
-    assert slot.leave(0.0)
+    assert not slot.leave(late, 0.0)
+    assert slot.leave(quick, 0.0)
     assert slot.conclude(late, job, slot.complete(late), None, None) is ENDED
 
 

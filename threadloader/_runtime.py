@@ -181,6 +181,9 @@ class Runtime:
     monotonic = staticmethod(time.perf_counter)
     """Give seconds on a clock that never goes back; its zero means nothing."""
 
+    lap = staticmethod(time.perf_counter)
+    """The same clock, for what is only measured: a simulated runtime lets no other thread run."""
+
     processor_time = staticmethod(getattr(time, "thread_time", float))
     """Give the seconds for which a processor has run this thread; 0.0 where no system tells."""
 

@@ -196,8 +196,8 @@ class SeenSlot(_slots.Slot):
         self._runtime.failing[self._runtime.me()] = -1 if worker.part is None else worker.part
         super().fail(worker, error)
 
-    def leave(self, seconds):
-        last = super().leave(seconds)
+    def leave(self, worker, seconds):
+        last = super().leave(worker, seconds)
         self.note("leave")
         return last
 

@@ -60,6 +60,9 @@ class SimRuntime(Runtime):
         self.scheduler.pause("read the clock")
         return self.scheduler.now
 
+    def lap(self):
+        return self.scheduler.now
+
     def processor_time(self):
         return 0.0
 

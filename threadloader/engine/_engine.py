@@ -146,6 +146,11 @@ class Engine:
         return self._shared.gil_delay > HELD_SECONDS
 
     @property
+    def busy(self) -> float:
+        """How many processors the workers had lately, all together, judged by the first of them."""
+        return self._shared.busy * self._shared.num_workers
+
+    @property
     def peak_bytes(self) -> int:
         """The most bytes of results that were ready at once; 0 where they are not bounded."""
         return self._shared.peak_bytes

@@ -60,9 +60,10 @@ class Outcome:
         size: bytes of the value, where they are bounded.
         cost: seconds a part; None where there is no job, or it failed.
         finish: seconds that its finish took.
+        quickest: seconds a part in the claim that took the least; infinite if nobody has measured.
     """
 
-    __slots__ = ("cost", "error", "finish", "job", "part", "seconds", "size", "value")
+    __slots__ = ("cost", "error", "finish", "job", "part", "quickest", "seconds", "size", "value")
 
     def __init__(
         self,
@@ -79,6 +80,7 @@ class Outcome:
         self.seconds = seconds
         self.size = 0
         self.finish = 0.0
+        self.quickest = float("inf")
         self.cost = None if job is None or error is not None else seconds / job.parts
 
 

@@ -21,16 +21,18 @@ class Worker:
         job: the job it is at, or None.
         part: the part it is at; None before the first and in the finish.
         claims: how often it has claimed parts, or found none left.
+        quickest: seconds a part in its quickest claim of several, for the job it is at.
         stopped: tells whether the engine is told to stop.
     """
 
-    __slots__ = ("claims", "job", "part", "stopped")
+    __slots__ = ("claims", "job", "part", "quickest", "stopped")
 
     def __init__(self, stopped: Callable[[], bool]) -> None:
         self.stopped = stopped
         self.job: Any = None
         self.part: int | None = None
         self.claims = 0
+        self.quickest = float("inf")
 
     def __str__(self) -> str:
         while True:
@@ -62,6 +64,7 @@ class Slot:
         "_filled",
         "_forks",
         "_guard",
+        "_quickest",
         "_runtime",
         "_seconds",
         "by_feeder",
@@ -84,12 +87,12 @@ class Slot:
         self.hands = 1
         self.singly = self.by_feeder = False
         self.outcome: Outcome | None = None
-        # Guards _claimed, _seconds, hands, _failed and the one store of `outcome`. Held for a
-        # few bytecodes at a time; no code of a job runs under it. So no object is freed there: an
-        # error takes the frames of its traceback with it, and they a job's objects.
+        # Guards _claimed, _seconds, _quickest, hands, _failed and the one store of `outcome`. Held
+        # for a few bytecodes at a time; no code of a job runs under it. So no object is freed
+        # there: an error takes the frames of its traceback with it, and they a job's objects.
         self._guard = runtime.lock()
         self._claimed = 0
-        self._seconds = 0.0
+        self._seconds, self._quickest = 0.0, float("inf")
         self._failed: tuple[int, BaseException] | None = None
         # Held until the slot is filled.
         self._filled = runtime.lock()
@@ -142,6 +145,7 @@ class Slot:
         return iter((part,))
 
     def _several(self, worker: Worker, parts: int) -> Generator[int, None, None]:
+        lap, worker.quickest = self._runtime.lap, float("inf")
         while True:
             worker.claims += 1
             with self._guard:
@@ -151,11 +155,13 @@ class Slot:
                 if first == last or self._failed is not None:
                     return
                 self._claimed = last
+            began = lap()
             for part in range(first, last):
                 if self.unwanted(worker):
                     return
                 worker.part = part
                 yield part
+            worker.quickest = min(worker.quickest, (lap() - began) / (last - first))
 
     def fail(self, worker: Worker, error: BaseException) -> None:
         """Write down what a part raised, unless a lower one has failed.
@@ -171,17 +177,21 @@ class Slot:
                 failed, self._failed = self._failed, failed
         del failed  # the failure that does not count is freed here, where no lock is held
 
-    def leave(self, seconds: float) -> bool:
+    def leave(self, worker: Worker, seconds: float) -> bool:
         """Count out a worker that has no more parts to do.
 
         Args:
+            worker: the one.
             seconds: time it spent.
 
         Returns:
             Whether it was the last one: then it sees to it that the slot is filled.
         """
+        quickest = seconds if self.singly else worker.quickest
         with self._guard:
             self._seconds += seconds
+            if quickest < self._quickest:
+                self._quickest = quickest
             self.hands -= 1
             return self.hands == 0
 
@@ -202,7 +212,9 @@ class Slot:
             error: what its finish raised.
         """
         if complete:
-            return Outcome(job, value, error, None, self._seconds)
+            outcome = Outcome(job, value, error, None, self._seconds)
+            outcome.quickest = self._quickest
+            return outcome
         with self._guard:  # taken out, so that `fill` frees no failure
             failed, self._failed = self._failed, None
         # At an end, a lower part that would fail may have been claimed and never begun (G7).

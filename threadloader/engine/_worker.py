@@ -17,10 +17,6 @@ PROBE_SECONDS, SOON_SECONDS, MOST_SOON = 0.25, 0.03, 16
 """Seconds between two measurements of the GIL's delay, each of which costs one worker that delay.
 The first 16 come sooner, since a single one may find the loop not holding the GIL."""
 
-MOST_BUSY = 0.1
-"""A worker that needs a processor for this part of its time at most waits: for storage, say.
-Measured with reads of 5 ms: 0.004 to 0.02."""
-
 
 def work(shared: Shared, worker: Worker, first: bool) -> None:
     """A worker: serve. If that fails a slot may be lost, and so the feeder is told to end.
@@ -64,7 +60,7 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
                     caught(job.failed, worker.part)
                     slot.fail(worker, error)
                 worker.part = error = None  # now: after `leave` another may fill the slot
-                if slot.leave(monotonic() - began):
+                if slot.leave(worker, monotonic() - began):
                     by_feeder = slot.by_feeder and slot.complete(worker)
                     if not (by_feeder and hand_over(shared, slot)):
                         finish(shared, worker, slot, job)
@@ -76,7 +72,7 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
         worker.job = worker.part = None
         slot = job = claims = error = None
         if first and (now := monotonic()) - probed > pause:
-            shared.waits = processor_time() - ran <= MOST_BUSY * (now - probed)
+            shared.busy = (processor_time() - ran) / max(now - probed, 1e-9)
             delay = shared.runtime.gil_delay()
             # Not while the consumer waited: then another worker held the GIL, in Python code. (The
             # consumer writes `awaited`, then `wait_began`: between the two that lies in the past,

@@ -24,6 +24,10 @@ from ._switching import AUTO_SECONDS, restore, shorten
 
 __all__ = ["Supply"]
 
+BUSY = 0.8
+"""Processors that workers have, all together, from which it is asked whether one thread would do
+the same work in less time. Below they wait, for storage, say, and one thread would wait longer."""
+
 STARVED = 0.005
 """Part of the time spent waiting from which ``switch_interval: "auto"`` acts."""
 
@@ -283,6 +287,9 @@ class Supply:
             # Begun before the choice changed; a Ctrl-C has kept it from being wound down then.
             stream.wind_down()
             return
+        alone = float("inf")
+        if isinstance(self.engine, Engine) and self.engine.busy > BUSY:
+            alone = outcome.quickest * outcome.job.parts + outcome.finish
         rows = outcome.job.samples(batches)
-        if choice.note(now, waited, batches, rows, work, made or batches, before):
+        if choice.note(now, waited, batches, rows, work, made or batches, before, alone):
             stream.wind_down()  # what comes next is prepared the other way

@@ -1,0 +1,91 @@
+"""Dear batches, too, are left to the loop where threads only hold each other up."""
+
+import threading
+
+import pytest
+from numbered_jobs import WAIT, Job, results
+
+from threadloader import Loader
+from threadloader._runtime import Runtime
+from threadloader.engine import Engine
+from threadloader.loader import _supply
+from threadloader.loader._choice import ALONE, CHEAP_SECONDS, Choice
+
+THREADS = 0.04
+
+
+def chosen(alone, here, until=60.0):
+    """Lets threads make batches of 0.3 s of work; gives the part of them that the consumer made."""
+    choice, now, made = Choice(), 0.0, {False: 0, True: 0}
+    while now < until:
+        wait = here if choice.here else THREADS
+        made[choice.here] += 1
+        now += wait
+        choice.note(now, wait, 1, 8, 0.3, 1, 0.0, float("inf") if choice.here else alone)
+        now += 1e-3
+    return made[True] / sum(made.values())
+
+
+def test_the_loop_makes_dear_batches_where_one_thread_is_done_sooner():
+    assert THREADS > CHEAP_SECONDS
+    assert chosen(alone=0.015, here=0.02) > 0.9
+
+
+@pytest.mark.parametrize("alone", [ALONE * THREADS, 0.3, float("inf")])
+def test_where_it_would_hardly_be_it_is_not_tried(alone):
+    """Here it would be, so that a trial would be won."""
+    assert 0 == chosen(alone, here=0.02)
+
+
+def test_what_looks_so_and_is_not_goes_back_to_the_threads():
+    assert 0 < chosen(alone=0.015, here=0.05) < 0.1
+
+
+@pytest.mark.parametrize(("seconds", "least"), [([9, 1, 5], 1), ([0, 2, 2], 0), ([4, 4, 4], 4)])
+def test_a_job_tells_what_a_part_took_in_its_quickest_claim(make_engine, seconds, least):
+    now, runtime = [0.0], Runtime()
+    runtime.lap = lambda: now[0]
+
+    def do(number, part):
+        now[0] += seconds[part]
+
+    stream = make_engine(1, runtime=runtime).stream(iter([Job(0, 3, do)]), depth=1)
+    assert least == stream.result(0).quickest
+
+
+def test_where_each_worker_has_one_part_its_own_time_counts(make_engine):
+    now, runtime, met = [0.0], Runtime(), threading.Barrier(2)
+    runtime.monotonic = lambda: now[0]
+
+    def do(number, part):
+        met.wait(WAIT)  # both have begun
+        if part:
+            now[0] += 3.0
+        met.wait(WAIT)
+
+    stream = make_engine(2, runtime=runtime).stream(iter([Job(0, 2, do)]), depth=1)
+    assert 3.0 == stream.result(0).quickest
+
+
+def test_a_job_that_fails_tells_nothing(make_engine):
+    def do(number, part):
+        raise ValueError
+
+    (outcome,) = results(make_engine(1).stream(iter([Job(0, 2, do)]), depth=1), 1)
+    assert float("inf") == outcome.quickest
+
+
+@pytest.mark.parametrize(("busy", "asked"), [(0.5 * _supply.BUSY, False), (2.0, True)])
+def test_only_where_workers_keep_a_processor_busy_is_it_asked(monkeypatch, busy, asked):
+    """Else they wait, and one thread would wait for one read after the other."""
+    told, note = [], Choice.note
+
+    def noting(self, *given):
+        told.append(given[-1])
+        return note(self, *given)
+
+    monkeypatch.setattr(Engine, "busy", busy)
+    monkeypatch.setattr(Choice, "note", noting)
+    with Loader({"batch_size": 4, "num_workers": 2}, range(40)) as batches:
+        assert 10 == len(list(batches))
+    assert {asked} == {alone < float("inf") for alone in told}
