@@ -11,10 +11,18 @@ from hypothesis import strategies as st
 from sweep import Interrupt, Sweep
 
 from threadloader import CollateError, Loader
-from threadloader.collate import RowsMaker, stack
+from threadloader.collate import RowsMaker, _rows, stack
 
 SHAPES = [(), (3,), (4096,), (64, 64), (5000,)]
 DTYPES = ["f4", "f8", "u1", ">i4", "U40"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _soon():
+    """Arrays count as large from 16 KiB on: what is written and what not is the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_rows, "LARGE_BYTES", 16 << 10)
+        yield
 
 
 @st.composite
@@ -76,6 +84,15 @@ def test_nothing_is_copied_a_second_time():
     put = [rows.put(row, {"x": np.full(9999, row)}) for row in range(3)]
     batch = rows.stack(put)
     assert batch["x"] is put[0]["x"].base
+
+
+def test_arrays_are_written_from_the_bound_on():
+    large = np.zeros(_rows.LARGE_BYTES, np.uint8)
+    rows = RowsMaker().rows(1)
+    put = rows.put(0, (large, large[1:]))
+    assert put[0].base is not None
+    assert put[0] is not large
+    assert put[1].base is large
 
 
 def test_the_sample_itself_is_left_as_it_is():
