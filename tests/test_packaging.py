@@ -16,7 +16,7 @@ import threadloader
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA_NAME = "config_schema.json"
 SCHEMA = (ROOT / SCHEMA_NAME).read_bytes()
-LIMIT_BYTES = 573_000
+LIMIT_BYTES = 574_000
 # Builds as pip does, with the setuptools of the test extra: nothing is fetched.
 BUILD = "import sys, setuptools.build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"
 
@@ -101,7 +101,7 @@ def test_the_source_distribution_is_complete(sdist: Path) -> None:
 
 
 def test_the_wheel_is_small_and_for_every_machine(wheel: Path) -> None:
-    """One wheel serves every Python 3, system and processor, and has at most 573,000 bytes."""
+    """One wheel serves every Python 3, system and processor, and has at most 574,000 bytes."""
     assert f"threadloader-{threadloader.__version__}-py3-none-any.whl" == wheel.name
     assert wheel.stat().st_size <= LIMIT_BYTES
 

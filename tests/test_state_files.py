@@ -15,7 +15,7 @@ import pytest
 from two_states import CONFIG, PLAIN, RICH, RUN, WORLD, folder
 
 from threadloader import Loader
-from threadloader.state import Cursor, _file, dump, read, write
+from threadloader.state import Cursor, _file, _saving, dump, read, write
 
 __all__ = ["folder"]  # the fixture
 
@@ -54,20 +54,97 @@ def test_a_save_in_the_midst_of_another_one_is_not_undone(tmp_path, monkeypatch)
     assert 2 == read(place)["world"]["step"]
 
 
-def test_a_save_ends_however_often_a_handler_saves_in_its_midst(tmp_path, monkeypatch):
-    inside, fsync = [], os.fsync
+def test_an_older_state_does_not_take_the_place_of_a_newer_one_for_a_moment(tmp_path, monkeypatch):
+    place, stood, fsync, replace = tmp_path / "state", [], os.fsync, os.replace
 
     def meanwhile(number):
-        if not inside:
-            inside.append(True)
-            batches.save(tmp_path / "other")
-            inside.clear()
+        monkeypatch.setattr(os, "fsync", fsync)
+        next(epoch)
+        batches.save(place)
         fsync(number)
 
+    def noting(*given):
+        replace(*given)
+        stood.append(read(place)["world"]["step"])
+
+    with Loader({"batch_size": 2}, range(40)) as batches:
+        epoch = iter(batches)
+        next(epoch)
+        monkeypatch.setattr(os, "replace", noting)
+        monkeypatch.setattr(os, "fsync", meanwhile)
+        batches.save(place)
+    assert [2, 2] == stood
+
+
+def test_where_the_signal_comes_right_before_the_rename_the_newer_state_comes_again(
+    tmp_path, monkeypatch
+):
+    place, replace = tmp_path / "state", os.replace
+
+    def meanwhile(*given):
+        monkeypatch.setattr(os, "replace", replace)
+        next(epoch)
+        batches.save(place)
+        replace(*given)
+        assert 1 == read(place)["world"]["step"]
+
+    with Loader({"batch_size": 2}, range(40)) as batches:
+        epoch = iter(batches)
+        next(epoch)
+        monkeypatch.setattr(os, "replace", meanwhile)
+        batches.save(place)
+    assert 2 == read(place)["world"]["step"]
+
+
+def test_a_save_to_another_file_in_the_midst_changes_nothing(tmp_path, monkeypatch):
+    fsync, renamed, replace = os.fsync, [], os.replace
+
+    def meanwhile(number):
+        monkeypatch.setattr(os, "fsync", fsync)
+        batches.save(tmp_path / "other")
+        fsync(number)
+
+    def noting(*given):
+        renamed.append(os.path.basename(given[1]))
+        replace(*given)
+
     monkeypatch.setattr(os, "fsync", meanwhile)
+    monkeypatch.setattr(os, "replace", noting)
     with Loader({"batch_size": 2}, range(40)) as batches:
         batches.save(tmp_path / "state")
-    assert read(tmp_path / "state") == read(tmp_path / "other")
+    assert ["other", "state"] == renamed
+
+
+def test_a_newer_state_stands_though_no_other_can_be_written(tmp_path, monkeypatch):
+    place, fsync = tmp_path / "state", os.fsync
+
+    def full(*given):
+        raise OSError(errno.ENOSPC, "full")
+
+    def meanwhile(number):
+        monkeypatch.setattr(os, "fsync", fsync)
+        next(epoch)
+        batches.save(place)
+        monkeypatch.setattr(os, "fsync", full)
+        fsync(number)
+
+    with Loader({"batch_size": 2}, range(40)) as batches:
+        epoch = iter(batches)
+        next(epoch)
+        monkeypatch.setattr(os, "fsync", meanwhile)
+        with pytest.raises(OSError, match="full"):
+            batches.save(place)
+    assert 2 == read(place)["world"]["step"]
+
+
+def test_a_thread_remembers_few_of_the_files_that_it_has_saved():
+    saved = _saving._Saved()
+    for number in range(100):
+        assert not saved.since(number, f"{number}")
+        saved.add(f"{number}")
+        assert saved.since(number, f"{number}")
+        assert not saved.since(number + 1, f"{number}")
+    assert len(saved.files[1]) == _saving._LAST
 
 
 class Disk:

@@ -165,8 +165,8 @@ ENGINE = [
     _bug(
         "Times come from a clock that can be set back.",
         "threadloader/_runtime.py",
-        "staticmethod(time.perf_counter)",
-        "staticmethod(time.time)",
+        "monotonic = staticmethod(time.perf_counter)",
+        "monotonic = staticmethod(time.time)",
         "engine.py",
     ),
     _bug(
@@ -285,8 +285,8 @@ STATE = [
     _bug(
         "The file of the state is written in place.",
         "threadloader/state/_file.py",
-        "            once_free(os.replace, temporary, place)",
-        '            with open(place, "wb") as file:\n                file.write(text)',
+        "once_free(os.replace, temporary, place)",
+        'once_free(__import__("pathlib").Path(place).write_bytes, text)',
         "state_files.py",
     ),
     _bug(

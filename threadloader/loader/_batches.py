@@ -72,11 +72,11 @@ class Batches(Live):
         self._ended = False  # whether nothing is left for a close; by a thread that closes
         self._waited = Told()  # the most seconds of waiting that any call of `stats` has told
         self._counted_to = Told()  # likewise the latest time up to which one has counted
-        from ..state import read, write  # now: hours later, maybe no file can be opened
+        from ..state import read, save  # now: hours later, maybe no file can be opened
 
         # Threads that save take turns: else the older of two states might be written last.
-        self._read, self._write, self._saving = read, write, runtime.turn()
-        self._saves = 0  # how many there were; written under that lock
+        self._read, self._write, self._saving = read, save, runtime.turn()
+        self._saved = False  # goes to True with the first `save`; written under that lock
         self._run = Run(self._supply, skipping, runtime, Plan(samplings.now))
         follow(self)
 
@@ -128,8 +128,9 @@ class Batches(Live):
         end = self._config.num_epochs
         if n is not None:
             end = count_of("epochs(n)", n, "an integer >= 0 or None")
-        if end is None and self._has_none and not len(self):
-            log("warning", "epochs without an end, and without a batch: %s", NO_BATCH)
+        if end is None and self._has_none:
+            after = " behind the one that was begun" if len(self) else ""
+            log("warning", "epochs without an end, and without a batch%s: %s", after, NO_BATCH)
         return Epochs(self._run, end)
 
     @property
@@ -193,11 +194,8 @@ class Batches(Live):
             ConfigError: no file can have this name.
         """
         with self._saving:
-            saves, attempts = -1, 0
-            while saves != self._saves and (attempts := attempts + 1) < 4:
-                saves = self._saves  # where it grows, a signal's handler has saved a newer one
-                self._write(self.state_dict(), path, tidy=saves == 0)
-            self._saves += 1
+            self._write(self.state_dict, path, tidy=not self._saved)
+            self._saved = True
 
     def load_state_dict(
         self, state: Mapping[str, Any] | str | PathLike[str], allow: Collection[str] = ()

@@ -8,7 +8,7 @@ A file holds a state in one form only, so that any other byte anywhere shows. It
 beside its place, flushed to the disk, and renamed: a process that is killed leaves the old
 file or the new one.
 
-`_state` makes and reads the values, `_file` the files.
+`_state` makes and reads the values, `_file` the files, `_saving` keeps a newer one.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from ._state import LAST_EPOCH, NOTHING, Cursor, Excluded, dump, load
 
 if TYPE_CHECKING:
     from ._file import read, write
+    from ._saving import save
 
-__all__ = ["LAST_EPOCH", "NOTHING", "Cursor", "Excluded", "dump", "load", "read", "write"]
+__all__ = ["LAST_EPOCH", "NOTHING", "Cursor", "Excluded", "dump", "load", "read", "save", "write"]
 
 
 if not TYPE_CHECKING:  # a checker would take any name to be there
-    __getattr__, __dir__ = at_need(globals(), {"read": "._file", "write": "._file"})
+    __getattr__, __dir__ = at_need(
+        globals(), {"read": "._file", "save": "._saving", "write": "._file"}
+    )

@@ -33,7 +33,13 @@ _BEGIN = f'{{\n "format": "{FORMAT}",\n'.encode()
 """What every file of a state begins with."""
 
 
-def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool = False) -> None:
+def write(
+    state: Mapping[str, Any],
+    path: str | os.PathLike[str],
+    *,
+    tidy: bool = False,
+    newer: Callable[[str], bool] = lambda place: False,
+) -> str:
     """Write a state to a file: it is there whole, or the file is as it was.
 
     When this returns, the system says that the state is on the disk. A symbolic link is
@@ -44,6 +50,10 @@ def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool 
         path: the file.
         tidy: first remove what processes that were killed while writing have left behind
             for the same shard.
+        newer: asked last: whether a newer state stands in the file by now, and is to stay.
+
+    Returns:
+        The file's whole path, links followed.
 
     Raises:
         OSError: the system cannot write it, or what stands there is no regular file: a rename
@@ -61,7 +71,7 @@ def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool 
         # Before anything is replaced: a folder that may not be opened is told while the file is
         # as it was.
         _open_folder(folder, numbers)
-        _replace(place, os.path.join(folder, prefix), mode, text)
+        _replace(place, os.path.join(folder, prefix), mode, text, newer)
         for number in numbers:
             _flush(number)
     except OSError as error:
@@ -71,10 +81,13 @@ def write(state: Mapping[str, Any], path: str | os.PathLike[str], *, tidy: bool 
     finally:
         for number in numbers:
             os.close(number)
+    return place
 
 
-def _replace(place: str, prefix: str, mode: int | None, text: bytes) -> None:
-    """Write a file under a name of its own, and put it in place of another."""
+def _replace(
+    place: str, prefix: str, mode: int | None, text: bytes, newer: Callable[[str], bool]
+) -> None:
+    """Write a file under a name of its own, and put it in place of another, if not a newer one."""
     for again in reversed(range(_ATTEMPTS)):  # pragma: no branch - the last attempt raises
         # A name of its own: two runs, or two threads, that save at once do not mix.
         temporary = f"{prefix}{os.getpid()}-{os.urandom(4).hex()}.tmp"
@@ -88,7 +101,10 @@ def _replace(place: str, prefix: str, mode: int | None, text: bytes) -> None:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            once_free(os.replace, temporary, place)
+            if newer(place):
+                _attempt(os.unlink, temporary)
+            else:
+                once_free(os.replace, temporary, place)
             break
         except BaseException as error:
             if file is not None:
