@@ -9,19 +9,19 @@ from threadloader import Loader
 from threadloader._runtime import Runtime
 from threadloader.engine import Engine
 from threadloader.loader import _supply
-from threadloader.loader._choice import ALONE, CHEAP_SECONDS, Choice
+from threadloader.loader._choice import ALONE, CHEAP_SECONDS, DEAREST_SECONDS, Choice
 
 THREADS = 0.04
 
 
-def chosen(alone, here, until=60.0):
-    """Lets threads make batches of 0.3 s of work; gives the part of them that the consumer made."""
+def chosen(alone, here, work=0.3, until=60.0):
+    """Lets threads make batches of so much work; gives the part of them that the consumer made."""
     choice, now, made = Choice(), 0.0, {False: 0, True: 0}
     while now < until:
         wait = here if choice.here else THREADS
         made[choice.here] += 1
         now += wait
-        choice.note(now, wait, 1, 8, 0.3, 1, 0.0, float("inf") if choice.here else alone)
+        choice.note(now, wait, 1, 8, work, 1, 0.0, float("inf") if choice.here else alone)
         now += 1e-3
     return made[True] / sum(made.values())
 
@@ -35,6 +35,16 @@ def test_the_loop_makes_dear_batches_where_one_thread_is_done_sooner():
 def test_where_it_would_hardly_be_it_is_not_tried(alone):
     """Here it would be, so that a trial would be won."""
     assert 0 == chosen(alone, here=0.02)
+
+
+def test_where_a_trial_may_cost_more_than_half_a_second_none_begins():
+    assert 0 == chosen(alone=0.015, here=0.02, work=DEAREST_SECONDS)
+
+
+def test_where_samples_are_of_unlike_cost_a_trial_ends_with_its_first_batch():
+    """Some are quick: by these a batch looks cheap, and takes 0.4 s. Four trials in the minute."""
+    made = chosen(alone=0.015, here=0.4) * 60.0 / THREADS
+    assert made < 6
 
 
 def test_what_looks_so_and_is_not_goes_back_to_the_threads():

@@ -234,7 +234,7 @@ def slow(*args, real=np.zeros):
     gate()
     return real(*args)
 
-with Loader(PLAIN, [np.full(5000, number) for number in range(4)]) as batches:
+with Loader(PLAIN, [np.full(50000, number) for number in range(4)]) as batches:
     epoch = iter(batches)
     np.zeros = slow
     gate.start(lambda: next(epoch))

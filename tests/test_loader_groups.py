@@ -328,6 +328,9 @@ class TestGroups:
         with Loader(config, source) as batches:
             recipe = batches._supply._recipe
         assert (ahead, group) == (recipe.ahead, recipe.group)
+        with Loader({**config, "max_bytes": 32 * batch}, source) as batches:
+            recipe = batches._supply._recipe
+        assert 4 <= recipe.group
 
     def test_with_a_bound_of_bytes_groups_are_no_larger_than_one_call_makes(self):
         """A larger one would pass the bound by more: it holds up to one result a worker."""

@@ -168,6 +168,17 @@ def test_where_two_jobs_mislead_a_group_takes_four_times_as_long_at_most(seconds
     assert _pace.GROUP_SECONDS < pace.most() * each <= 4 * _pace.GROUP_SECONDS
 
 
+def test_one_quick_job_does_not_keep_slow_batches_from_coming_in_groups_again():
+    """Cold at first, then warm; what the call takes is not forgotten by a job that took less."""
+    pace = Pace()
+    for batches in (1, 2, 1, 2, *[1] * _pace.SLOW_JOBS):
+        pace.note(20e-3 + batches * 30e-3, batches)
+    assert pace.singly
+    for number in range(2 * _pace.QUICK_JOBS):
+        pace.note(4e-3 if number == 9 else 22e-3, 1)
+    assert not pace.singly
+
+
 def test_jobs_of_one_size_tell_nothing_of_a_call():
     """A call of 20 ms, with 1 ms a batch; then all takes longer, in jobs of 30 and of 29."""
     pace = Pace()

@@ -13,6 +13,7 @@ from sweep import Interrupt, Sweep
 from threadloader import CollateError, Loader
 from threadloader.collate import RowsMaker, _rows, stack
 
+BOUND = _rows.LARGE_BYTES  # before it is made smaller below
 SHAPES = [(), (3,), (4096,), (64, 64), (5000,)]
 DTYPES = ["f4", "f8", "u1", ">i4", "U40"]
 
@@ -86,8 +87,9 @@ def test_nothing_is_copied_a_second_time():
     assert batch["x"] is put[0]["x"].base
 
 
-def test_arrays_are_written_from_the_bound_on():
-    large = np.zeros(_rows.LARGE_BYTES, np.uint8)
+def test_arrays_are_written_from_the_bound_on(monkeypatch):
+    monkeypatch.setattr(_rows, "LARGE_BYTES", BOUND)
+    large = np.zeros(128 << 10, np.uint8)
     rows = RowsMaker().rows(1)
     put = rows.put(0, (large, large[1:]))
     assert put[0].base is not None

@@ -9,11 +9,15 @@ from typing import NamedTuple
 
 __all__ = ["Choice"]
 
-CHEAP_SECONDS, ALONE = 10e-3, 0.7
-"""Work in a batch above which the hand-off no longer counts, and a trial that fails would be felt:
-there threads are doubted only if the work, by the quickest parts of each job, is less than the
-second part of what a batch takes. They hold each other up where samples are read in short calls
-that release the GIL. (Measured: by its quickest parts, work looks 1.1 to 1.5 times too small.)"""
+CHEAP_SECONDS = 10e-3
+"""Work in a batch above which the hand-off no longer counts; a trial that fails would be felt."""
+
+ALONE, DEAREST_SECONDS, DEAR_PAUSE = 0.7, 0.5, 4
+"""Above that, threads are doubted only if the work, by the quickest parts of each job, and the
+loop's own are less than the first part of what a batch takes: they hold each other up where samples
+are read in short calls that release the GIL. (By its quickest parts, such work looks 1.1 to 1.5
+times too small, and far more where samples are of unlike cost: so above the seconds they are never
+doubted, a trial ends with its first hopeless job, and the pause grows by the third.)"""
 
 WAITING = 0.05
 """Whether threads help is asked only if more than this part of the time is spent waiting. Below,
@@ -113,6 +117,7 @@ class Choice:
         self._loop_work = 0.0  # what the loop's own work took before the trial that decided
         self._dearest = 0.0  # seconds the consumer's batch took, at most, when trials chose it
         self._batch_before = 0.0  # seconds a batch was waited for before the trial
+        self._dear = False  # whether it is one of dear batches, by the consumer
         self._slow = 0  # jobs in a row of which the trial is hopeless
         # Seconds that its jobs were waited for, less what they took before; the most of one.
         self._excess = self._most_overdue = 0.0
@@ -132,7 +137,8 @@ class Choice:
         self._seconds = 0.0
         self._waited = 0.0  # of them
         self._batches = 0  # that came in them
-        self._longest = 0.0, 0  # seconds of the job that took most of them, and its batches
+        # Seconds of the job that took most of them; its batches; the wait for these.
+        self._longest = 0.0, 0, 0.0
         self._uneven = False  # whether that made the window longer
         self._pieces = 0
         self._rows = 0  # of them; the last batch of an epoch may have few
@@ -155,7 +161,7 @@ class Choice:
 
     def _count(self, now: float, waited: float) -> None:
         if self._noted is not None:
-            self._longest = max(self._longest, (now - self._noted, self._taken[0]))
+            self._longest = max(self._longest, (now - self._noted, self._taken[0], waited))
             self._seconds += now - self._noted
             self._waited += waited
             self._batches += self._taken[0]
@@ -225,15 +231,19 @@ class Choice:
             return False
         self._per_batch = per_batch = elapsed / max(self._batches, 1)
         excess = self._uneven * self._excess_of_longest(elapsed)
-        loop_work = max(0.0, elapsed - self._waited - excess) / max(self._batches, 1)
+        own = elapsed - self._waited
+        loop_work = (own - self._uneven * self._excess_in_loop(own)) / max(self._batches, 1)
+        usual = (elapsed - excess) / max(self._batches, 1)
         alone = self._alone[0] / max(self._alone[1], 1)
         doubted = self.here or (
             WAITING * elapsed < self._waited
-            and (self._least < CHEAP_SECONDS or alone + loop_work < ALONE * per_batch)
+            and (
+                self._least < CHEAP_SECONDS
+                or (self._least < DEAREST_SECONDS and alone + loop_work < ALONE * usual)
+            )
             # Else that work alone takes so long that the consumer could not win the trial.
             and (not self._unlocked or self._least_row * self._rows < BETTER * elapsed)
         )
-        usual = (elapsed - excess) / max(self._batches, 1)
         measured = _Window(self._batches if self._uneven else 0, per_batch, usual)
         changed = self._decide(now, measured, loop_work, doubted=doubted)
         self._empty_window()
@@ -248,7 +258,8 @@ class Choice:
         self._slow = self._slow + 1 if slow else 0
         self._excess += waited - expected
         self._most_overdue = max(self._most_overdue, waited - expected)
-        return self._slow >= HOPELESS_JOBS or self._excess - self._most_overdue > DEAR_SECONDS
+        enough = 1 if self._dear else HOPELESS_JOBS
+        return self._slow >= enough or self._excess - self._most_overdue > DEAR_SECONDS
 
     def _is_unlike(self, elapsed: float) -> bool:
         """Tell whether the window may have more or fewer long steps than is usual."""
@@ -260,8 +271,13 @@ class Choice:
 
     def _excess_of_longest(self, elapsed: float) -> float:
         """Give the seconds that the window's longest job has beyond its share."""
-        seconds, batches = self._longest
+        seconds, batches, _ = self._longest
         return max(0.0, seconds - elapsed * batches / max(self._batches, 1))
+
+    def _excess_in_loop(self, own: float) -> float:
+        """Give the same of the loop's own work, of which the window has so many seconds."""
+        seconds, batches, waited = self._longest
+        return max(0.0, seconds - waited - own * batches / max(self._batches, 1))
 
     def _is_warming(self, now: float) -> bool:
         """Count one of the first jobs behind a change; tell whether it is not measured."""
@@ -276,7 +292,8 @@ class Choice:
             self._trial, self._compared = False, 0
             before = self._before if measured.uneven else self._before_usual
             kept = per_batch < BETTER * before
-            self._pause = PAUSE_SECONDS if kept else min(2 * self._pause, LONGEST_PAUSE)
+            longer = (DEAR_PAUSE if self._dear else 2) * self._pause
+            self._pause = PAUSE_SECONDS if kept else min(longer, LONGEST_PAUSE)
             self._decided = now
             self._loop_work = self._loop_before
             if kept:
@@ -303,6 +320,7 @@ class Choice:
         )
         self._before_usual = min(previous.usual, measured.usual)
         self._trial, self._loop_before = True, loop_work
+        self._dear = not self.here and self._least >= CHEAP_SECONDS
         self._slow, self._excess, self._most_overdue = 0, 0.0, 0.0
         self._batch_before = per_batch - loop_work
         self.here = not self.here

@@ -50,8 +50,9 @@ class Pace:
         # least: two, until jobs of unlike size have told of the call. Written by the consumer, read
         # by the feeder: one store.
         self._costs = 0.0, GROUP_SECONDS / (FIRST_MOST + 0.5), 2
-        self._former = 0, 0.0  # batches and seconds of the job before; the consumer's
-        self._jobs = 0  # in a row that speak for a change; the consumer's, as what follows
+        self._call = 0.0  # what two jobs have told of it; the consumer's, as what follows
+        self._former = 0, 0.0  # batches and seconds of the job before
+        self._jobs = 0  # in a row that speak for a change
         self._quick_jobs = QUICK_JOBS
 
     def most(self) -> int:
@@ -62,13 +63,13 @@ class Pace:
     def note(self, seconds: float, batches: int) -> None:
         """Note the work in some batches, of a job."""
         batches = max(batches, 1)
-        (call, _, least), (former, took) = self._costs, self._former
+        (_, _, least), (former, took), call = self._costs, self._former, self._call
         if former and max(former, batches) >= UNLIKE * min(former, batches):
             each = (seconds - took) / (batches - former)
             call, least = seconds - batches * min(max(each, 0.0), seconds / batches), 1
         told = min(call, MOST_CALL * seconds)
         each = (seconds - told) / batches
-        self._costs, self._former = (told, each, least), (batches, seconds)
+        self._costs, self._former, self._call = (told, each, least), (batches, seconds), call
         slow = each > max(QUICK_SECONDS if self.singly else SLOW_SECONDS, call / 2)
         self._jobs = self._jobs + 1 if slow != self.singly else 0
         if self._jobs < (self._quick_jobs if self.singly else SLOW_JOBS):

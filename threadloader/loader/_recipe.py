@@ -212,8 +212,10 @@ def _grouping(
     # all, the groups are not larger for that.
     many = 0 if in_memory else min(config.num_workers, config.prefetch_batches)
     in_all = GATHER_BYTES * GROUPS_AHEAD
+    if most is not None:  # the consumer is at one more
+        in_all = min(in_all, most - GROUP_LEAST * batch_bytes)
     ahead = max(GROUPS_AHEAD, min(many, in_all // (GROUP_LEAST * batch_bytes)))
-    bytes_ = GROUP_BYTES if pieces and most is None else in_all // ahead
+    bytes_ = GROUP_BYTES if pieces and most is None else GATHER_BYTES * GROUPS_AHEAD // ahead
     if most is not None:  # those prepared ahead, and the one that the consumer is at
         bytes_ = min(bytes_, most // (ahead + 1))
     group = max(1, min(GROUP_MOST, bytes_ // batch_bytes))
