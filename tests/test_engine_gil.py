@@ -73,9 +73,9 @@ def test_the_first_worker_measures_whether_it_waits(make_engine, seconds, waits)
             return self.ran
 
     engine = make_engine(1, runtime=Counting())
-    assert 1.0 == engine.busy
+    assert 1.0 == engine.processors
     results(engine.stream((Job(number) for number in range(3)), depth=1), 3)
-    assert (engine.busy <= _feeder.MOST_BUSY) is waits
+    assert (engine.processors <= _feeder.MOST_RUNNING) is waits
 
 
 class Clocked(Delayed):

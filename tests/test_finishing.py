@@ -185,9 +185,9 @@ def test_what_fails_in_the_feeder_s_own_lines_reaches_the_consumer(make_engine, 
 )
 def test_the_feeder_has_no_time_where(change, parts, delay, waits):
     shared = _shared.Shared(RUNTIME, 32, 5.0)
-    shared.busy = 0.0
+    shared.running = 0.0
     assert _feeder._has_time(shared, KNOWN, 32)
-    shared.gil_delay, shared.busy = delay, 0.0 if waits else 0.2
+    shared.gil_delay, shared.running = delay, 0.0 if waits else 0.2
     assert not _feeder._has_time(shared, KNOWN._replace(**change), parts)
 
 
@@ -196,7 +196,7 @@ def test_whether_the_feeder_has_time_is_asked_of_the_last_job_alone():
     costs = _feeder._Costs().after(5e-3, 1e-3).after(1e-6, 1e-3)
     assert costs.most == _feeder.FADING * 5e-3
     shared = _shared.Shared(RUNTIME, 8, 5.0)
-    shared.busy = 0.0
+    shared.running = 0.0
     assert not _feeder._has_time(shared, costs, 32)
 
 

@@ -35,106 +35,77 @@ def test_saving_leaves_no_garbage_in_a_cycle(tmp_path):
         assert f"{json.dumps(batches.state_dict(), indent=1)}\n" == text
 
 
-def test_a_save_in_the_midst_of_another_one_is_not_undone(tmp_path, monkeypatch):
-    """A signal's handler saves while the disk is waited for, and another thread takes batches."""
-    place, fsync = tmp_path / "state", os.fsync
+def interrupted(place, monkeypatch, call, handler):
+    """Saves twice behind one batch; in the second, at a call, `handler(batches, epoch)` comes.
 
-    def meanwhile(number):
-        monkeypatch.setattr(os, "fsync", fsync)
-        next(epoch)
-        batches.save(place)
-        assert 2 == read(place)["world"]["step"]
-        fsync(number)
-
-    with Loader({"batch_size": 2}, range(40)) as batches:
-        epoch = iter(batches)
-        next(epoch)
-        monkeypatch.setattr(os, "fsync", meanwhile)
-        batches.save(place)
-    assert 2 == read(place)["world"]["step"]
-
-
-def test_an_older_state_does_not_take_the_place_of_a_newer_one_for_a_moment(tmp_path, monkeypatch):
-    place, stood, fsync, replace = tmp_path / "state", [], os.fsync, os.replace
-
-    def meanwhile(number):
-        monkeypatch.setattr(os, "fsync", fsync)
-        next(epoch)
-        batches.save(place)
-        fsync(number)
-
-    def noting(*given):
-        replace(*given)
-        stood.append(read(place)["world"]["step"])
-
-    with Loader({"batch_size": 2}, range(40)) as batches:
-        epoch = iter(batches)
-        next(epoch)
-        monkeypatch.setattr(os, "replace", noting)
-        monkeypatch.setattr(os, "fsync", meanwhile)
-        batches.save(place)
-    assert [2, 2] == stood
-
-
-def test_where_the_signal_comes_right_before_the_rename_the_newer_state_comes_again(
-    tmp_path, monkeypatch
-):
-    place, replace = tmp_path / "state", os.replace
+    The first save tidies up: in the midst of another it would take that one's temporary file.
+    """
+    real = getattr(os, call)
 
     def meanwhile(*given):
-        monkeypatch.setattr(os, "replace", replace)
-        next(epoch)
-        batches.save(place)
-        replace(*given)
-        assert 1 == read(place)["world"]["step"]
+        monkeypatch.setattr(os, call, real)
+        handler(batches, epoch)
+        return getattr(os, call)(*given)
 
     with Loader({"batch_size": 2}, range(40)) as batches:
         epoch = iter(batches)
         next(epoch)
-        monkeypatch.setattr(os, "replace", meanwhile)
         batches.save(place)
-    assert 2 == read(place)["world"]["step"]
+        monkeypatch.setattr(os, call, meanwhile)
+        batches.save(place)
 
 
-def test_a_save_to_another_file_in_the_midst_changes_nothing(tmp_path, monkeypatch):
-    fsync, renamed, replace = os.fsync, [], os.replace
+@pytest.fixture
+def renamed(monkeypatch):
+    """(Name, step) of each state that a rename has put in its place."""
+    found, replace = [], os.replace
 
-    def meanwhile(number):
-        monkeypatch.setattr(os, "fsync", fsync)
-        batches.save(tmp_path / "other")
-        fsync(number)
+    def noting(source, target):
+        replace(source, target)
+        found.append((os.path.basename(target), read(target)["world"]["step"]))
 
-    def noting(*given):
-        renamed.append(os.path.basename(given[1]))
-        replace(*given)
-
-    monkeypatch.setattr(os, "fsync", meanwhile)
     monkeypatch.setattr(os, "replace", noting)
-    with Loader({"batch_size": 2}, range(40)) as batches:
+    return found
+
+
+@pytest.mark.parametrize(
+    ("call", "stood"),
+    [("fsync", [1, 2, 2]), ("replace", [1, 2, 1, 2])],
+    ids=["while the disk is waited for", "right before the rename"],
+)
+def test_a_save_in_the_midst_of_another_one_is_not_undone(
+    tmp_path, monkeypatch, renamed, call, stood
+):
+    """A signal's handler saves, and another thread has taken a batch. At once or right after."""
+
+    def handler(batches, epoch):
+        next(epoch)
         batches.save(tmp_path / "state")
-    assert ["other", "state"] == renamed
+
+    interrupted(tmp_path / "state", monkeypatch, call, handler)
+    assert stood == [step for _, step in renamed]
+
+
+def test_a_save_to_another_file_in_the_midst_changes_nothing(tmp_path, monkeypatch, renamed):
+    def handler(batches, epoch):
+        batches.save(tmp_path / "other")
+
+    interrupted(tmp_path / "state", monkeypatch, "fsync", handler)
+    assert [("state", 1), ("other", 1), ("state", 1)] == renamed
 
 
 def test_a_newer_state_stands_though_no_other_can_be_written(tmp_path, monkeypatch):
-    place, fsync = tmp_path / "state", os.fsync
-
     def full(*given):
         raise OSError(errno.ENOSPC, "full")
 
-    def meanwhile(number):
-        monkeypatch.setattr(os, "fsync", fsync)
+    def handler(batches, epoch):
         next(epoch)
-        batches.save(place)
+        batches.save(tmp_path / "state")
         monkeypatch.setattr(os, "fsync", full)
-        fsync(number)
 
-    with Loader({"batch_size": 2}, range(40)) as batches:
-        epoch = iter(batches)
-        next(epoch)
-        monkeypatch.setattr(os, "fsync", meanwhile)
-        with pytest.raises(OSError, match="full"):
-            batches.save(place)
-    assert 2 == read(place)["world"]["step"]
+    with pytest.raises(OSError, match="full"):
+        interrupted(tmp_path / "state", monkeypatch, "fsync", handler)
+    assert 2 == read(tmp_path / "state")["world"]["step"]
 
 
 def test_a_thread_remembers_few_of_the_files_that_it_has_saved():

@@ -146,9 +146,9 @@ class Engine:
         return self._shared.gil_delay > HELD_SECONDS
 
     @property
-    def busy(self) -> float:
-        """How many processors the workers had lately, all together, judged by the first of them."""
-        return self._shared.busy * self._shared.num_workers
+    def processors(self) -> float:
+        """How many processors ran the workers lately, all together, judged by the first of them."""
+        return self._shared.running * self._shared.num_workers
 
     @property
     def peak_bytes(self) -> int:

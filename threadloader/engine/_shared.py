@@ -43,7 +43,7 @@ class Shared:
             that died. Of several the last counts.
         broken: made beforehand, for a thread that has no memory left to make another.
         gil_delay: seconds for which the loop keeps the GIL from a worker; the first worker's.
-        busy: part of its time for which that worker has a processor; the first worker's.
+        running: part of its time for which a processor runs that worker; the first worker's.
         crew: the workers' facts and threads; the feeder's. It is replaced whole, and empty in the
             end, for which a stop sees as well: a worker's facts lead back here.
         forks: what `_runtime.forks` was when this was made.
@@ -85,7 +85,7 @@ class Shared:
         self.failed: Outcome | None = None
         self.broken = Outcome(error=MemoryError("too little was left to tell what failed"))
         self.gil_delay = 0.0
-        self.busy = 1.0
+        self.running = 1.0
         self.crew: tuple[tuple[Worker, Thread], ...] = ()
         self.handed: deque[Slot] = deque()
         self.asking = False

@@ -72,7 +72,7 @@ def _serve(shared: Shared, worker: Worker, first: bool) -> None:
         worker.job = worker.part = None
         slot = job = claims = error = None
         if first and (now := monotonic()) - probed > pause:
-            shared.busy = (processor_time() - ran) / max(now - probed, 1e-9)
+            shared.running = (processor_time() - ran) / max(now - probed, 1e-9)
             delay = shared.runtime.gil_delay()
             # Not while the consumer waited: then another worker held the GIL, in Python code. (The
             # consumer writes `awaited`, then `wait_began`: between the two that lies in the past,

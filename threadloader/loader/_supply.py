@@ -24,7 +24,7 @@ from ._switching import AUTO_SECONDS, restore, shorten
 
 __all__ = ["Supply"]
 
-BUSY = 0.8
+PROCESSORS = 0.8
 """Processors that workers have, all together, from which it is asked whether one thread would do
 the same work in less time. Below they wait, for storage, say, and one thread would wait longer."""
 
@@ -288,7 +288,7 @@ class Supply:
             stream.wind_down()
             return
         alone = float("inf")
-        if isinstance(self.engine, Engine) and self.engine.busy > BUSY:
+        if cast("Engine", self.engine).processors > PROCESSORS:  # with a choice there are workers
             alone = outcome.quickest * outcome.job.parts + outcome.finish
         rows = outcome.job.samples(batches)
         if choice.note(now, waited, batches, rows, work, made or batches, before, alone):

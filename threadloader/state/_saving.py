@@ -48,5 +48,5 @@ def save(
     newer = partial(_saved.since, _saved.files[0])  # before the state is made
     place = write(make(), path, tidy=tidy, newer=newer)
     if newer(place):  # it may have come between the last look and the rename, and be gone
-        write(make(), path)
+        save(make, path)
     _saved.add(place)
